@@ -1,0 +1,58 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# One OpenMP thread per process: several processes share the cores, and OpenMP barriers stall when they do.
+export OMP_NUM_THREADS := 1
+
+.PHONY: demo test test-slow test-soak test-gpu test-peer check format bench setup clean
+
+demo: setup
+	$(BIN)/farflung demo $(ARGS)
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"farflung needs Python 3.11 or newer, {sys.executable} is {sys.version.split()[0]}: run make PYTHON=/path/to/python3.11 ...")'
+	@echo "[1/3] virtual environment in $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "[2/3] PyTorch, CPU build (about 200 MB, a minute or two)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	@echo "[3/3] farflung with its test tools"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,peers,reasoning-gym]'
+	@touch $(STAMP)
+	@echo "set-up done"
+
+test: setup
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+test-soak: setup
+	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
+
+test-gpu: setup
+	$(BIN)/python -m pytest -m gpu $(ARGS)
+
+test-peer: setup
+	$(BIN)/python -m pytest -m peer $(ARGS)
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) test
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""Typed routes and client between roles."""

@@ -1,0 +1,1 @@
+"""Publishing and fetching policy versions."""

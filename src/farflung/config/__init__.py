@@ -1,0 +1,1 @@
+"""Loading frozen, validated configuration from TOML and the command line."""

@@ -1,0 +1,1 @@
+"""The role that leases, receipts and settles."""

@@ -1,0 +1,1 @@
+"""Sampling engines behind one interface."""

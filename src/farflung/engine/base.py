@@ -1,0 +1,90 @@
+"""What every engine offers: groups of completions from prompts, drawn with public randomness.
+
+An engine does not know tasks, rewards, leases or files.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from farflung.wire.rollout import StopReason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplingParams:
+    """How completions are drawn. Training pools use neither top-p nor top-k, so that the learner's ratio is unbiased."""
+
+    temperature: float = 1.0
+    """0 = greedy (evaluation only)."""
+    max_completion_tokens: int
+    eos_token_ids: tuple[int, ...]
+    """Each of them ends a completion and is its last token."""
+    reserved_token_ids: tuple[int, ...] = ()
+    """Never drawn; masked identically in engine, trainer and verifier."""
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise ValueError(f"temperature is {self.temperature}: it must be >= 0")
+        if self.max_completion_tokens < 1:
+            raise ValueError(f"max_completion_tokens is {self.max_completion_tokens}: it must be >= 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupRequest:
+    """`num_samples` completions of one prompt. `(group, sample)` with the draw seed fix every draw."""
+
+    group: int
+    prompt_tokens: NDArray[np.int32]
+    num_samples: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Completion:
+    """One sampled completion of T tokens."""
+
+    group: int
+    sample: int
+    tokens: NDArray[np.int32]
+    """[T] with the end-of-sequence id, if one was drawn."""
+    logprobs: NDArray[np.float32]
+    """[T] float32 log-softmax of logits / temperature over the unreserved vocabulary."""
+    stop_reason: StopReason
+    hidden: NDArray[np.float32] | None = None
+    """[T, d] post-final-norm states that predicted each token, when asked for."""
+
+
+class Engine(Protocol):
+    """Synchronous; the caller decides which thread it runs on."""
+
+    def generate(
+        self,
+        requests: Sequence[GroupRequest],
+        params: SamplingParams,
+        draw_seed: bytes,
+        *,
+        with_hidden: bool = False,
+    ) -> list[Completion]:
+        """Sample every group to its end; ordered by (group, sample).
+
+        The tokens depend on the request, the weights, the params and the seed, not on what else is in the batch.
+
+        Raises:
+            ValueError: a prompt is empty, has ids out of range, or does not fit.
+        """
+        ...
+
+    def load_weights(self, state: Mapping[str, Tensor], policy_version: int) -> None:
+        """Replace all weights (Hugging Face names) and every cache that came from the old ones.
+
+        Called between `generate` calls, so a completion has one version.
+        """
+        ...
+
+    @property
+    def policy_version(self) -> int:
+        """Version of the loaded weights; -1 before the first load."""
+        ...

@@ -1,0 +1,1 @@
+"""Task sets, prompts and graders."""

@@ -1,0 +1,62 @@
+"""The interface of an environment: which tasks there are, and what a completion is worth.
+
+An environment does not know models, leases or files. Everything about it is a function of its arguments, so that
+worker and validator build the same task from the same index.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from farflung.wire.pool import EnvArg
+from farflung.wire.task import Task
+
+Split = Literal["train", "heldout"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grade:
+    """What a completion earned. `reward is None` = cannot be graded, which is neither right nor wrong."""
+
+    reward: float | None
+    """Total that the advantage is computed from."""
+    correct: float | None = None
+    """1.0 if the task itself was solved, without shaping; what accuracy and the signal filter look at."""
+    components: Mapping[str, float] = field(default_factory=dict)
+
+
+class Environment(Protocol):
+    """Tasks by index and their grading; both deterministic."""
+
+    name: str
+    num_tasks: int
+    """Size of the training split."""
+    num_heldout_tasks: int
+    target_lengths: tuple[int, ...]
+    """Thinking budgets that a lease may ask for; empty = none."""
+
+    def task(self, split: Split, index: int, target_length: int = 0) -> Task:
+        """The task at `index`; the splits never share a prompt.
+
+        Raises:
+            IndexError: index outside the split.
+        """
+        ...
+
+    def grade(self, task: Task, completion: str) -> Grade:
+        """Grade decoded completion text (special tokens removed). Never raises on any text."""
+        ...
+
+    def demonstration(self, task: Task, draw: int) -> str | None:
+        """A worked completion for supervised warm start, varied by `draw`; None if the environment has none."""
+        ...
+
+    def alphabet(self) -> str | None:
+        """Characters that prompts and completions use, for a character tokenizer; None = open vocabulary."""
+        ...
+
+
+class EnvironmentFactory(Protocol):
+    def __call__(self, seed: int, args: Mapping[str, EnvArg]) -> Environment:
+        """Raises `UserError` naming the argument, the rule and the fix."""
+        ...

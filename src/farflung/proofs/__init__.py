@@ -1,0 +1,1 @@
+"""What was computed and what was drawn; pure."""

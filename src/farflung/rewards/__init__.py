@@ -1,0 +1,1 @@
+"""Extraction and exact rules of grading; pure, no processes, no models."""

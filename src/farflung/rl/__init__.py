@@ -1,0 +1,1 @@
+"""Learning: advantages, objectives, filters, the experience buffer. Pure; returns metrics, never logs."""

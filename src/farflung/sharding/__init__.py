@@ -1,0 +1,1 @@
+"""Cutting policies into chunks and putting them together again; pure."""

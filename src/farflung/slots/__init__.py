@@ -1,0 +1,1 @@
+"""Which work there is and what randomness it is done with; pure and free of torch."""

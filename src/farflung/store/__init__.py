@@ -1,0 +1,1 @@
+"""Objects by key behind one small interface."""

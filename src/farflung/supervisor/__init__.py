@@ -1,0 +1,1 @@
+"""Starts, watches and stops the roles of one machine."""

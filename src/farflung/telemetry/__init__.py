@@ -1,0 +1,1 @@
+"""Metrics, counters and logs of a role."""

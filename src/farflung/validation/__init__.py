@@ -1,0 +1,1 @@
+"""Verdicts as a pure function of bytes, evidence and rules."""

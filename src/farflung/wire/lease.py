@@ -1,0 +1,57 @@
+"""The time-limited loan of a slot to a node."""
+
+from typing import ClassVar
+
+from farflung.wire.canonical import Record
+
+
+class LeaseRequest(Record, frozen=True, kw_only=True):
+    DOMAIN: ClassVar[str] = "farflung/lease-request/1"
+    MAX_BYTES: ClassVar[int] = 4096
+
+    node: str
+    policy_version: int
+    """The version that the node has loaded; the lease is for this one."""
+    policy_digest: str
+    capability_class: str = "any"
+
+
+class Lease(Record, frozen=True, kw_only=True):
+    """Fixes which tasks a node works on and the randomness that its tokens are drawn with.
+
+    The node chooses neither: `tasks` and `target_lengths` are a keyed permutation of the slot, `draw_seed` is an HMAC
+    (`slots.seeds`). In open pools nobody checks the signature.
+    """
+
+    DOMAIN: ClassVar[str] = "farflung/lease/1"
+
+    pool_digest: str
+    lease_id: str
+    slot: int
+    attempt: int
+    """0 for the first loan of the slot; another attempt has other draws."""
+    node: str
+    policy_version: int
+    policy_digest: str
+    task_indices: tuple[int, ...]
+    """One per group: index into the environment's training split."""
+    target_lengths: tuple[int, ...]
+    """One per group; 0 = no budget."""
+    draw_seed: str
+    """64 hex digits."""
+    capability_class: str
+    issued_at_ms: int
+    expires_at_ms: int
+    signature: str = ""
+
+
+class Forfeit(Record, frozen=True, kw_only=True):
+    """A node gives a lease back; the slot goes to another node with other draws."""
+
+    DOMAIN: ClassVar[str] = "farflung/forfeit/1"
+    MAX_BYTES: ClassVar[int] = 4096
+
+    node: str
+    lease_id: str
+    reason: str = ""
+    signature: str = ""

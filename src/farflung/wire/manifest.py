@@ -1,0 +1,66 @@
+"""The signed description of one policy version."""
+
+from typing import ClassVar, Literal
+
+from farflung.wire.batch import BatchRecord
+from farflung.wire.canonical import Record, canonical_json, tagged_digest
+
+
+class Chunk(Record, frozen=True, kw_only=True):
+    """A piece of a file, stored under `chunks/<sha256>`."""
+
+    index: int
+    num_bytes: int
+    sha256: str
+
+
+class ManifestFile(Record, frozen=True, kw_only=True):
+    name: str
+    """Plain file name; never a path."""
+    num_bytes: int
+    sha256: str
+    """Of the whole file."""
+    chunks: tuple[Chunk, ...]
+
+
+class TensorEntry(Record, frozen=True, kw_only=True):
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Manifest(Record, frozen=True, kw_only=True):
+    """Written last, so that its existence means that every chunk is there."""
+
+    DOMAIN: ClassVar[str] = "farflung/manifest/1"
+    MAX_BYTES: ClassVar[int] = 8 << 20
+
+    pool_digest: str
+    policy_version: int
+    """Count of publications."""
+    policy_digest: str
+    """Covers weights, model config and tokenizer; not expiry or signature."""
+    optimizer_step: int
+    kind: Literal["snapshot"] = "snapshot"
+    files: tuple[ManifestFile, ...]
+    tensors: tuple[TensorEntry, ...]
+    published_at_ms: int
+    expires_at_ms: int
+    previous_digest: str = ""
+    """Digest of the previous version's manifest; empty for the first."""
+    signature: str = ""
+
+
+class Publication(Record, frozen=True, kw_only=True):
+    """What the trainer announces: a version and the batch that made it (none for the first)."""
+
+    MAX_BYTES: ClassVar[int] = 9 << 20
+
+    manifest: Manifest
+    batch: BatchRecord | None = None
+
+
+def policy_digest(files: tuple[ManifestFile, ...]) -> str:
+    """Identity of a policy: names, sizes and content digests of its files, in name order."""
+    entries = [[file.name, file.num_bytes, file.sha256] for file in sorted(files, key=lambda file: file.name)]
+    return tagged_digest("farflung/policy/1", canonical_json(entries))

@@ -1,0 +1,61 @@
+"""Signs of life and the coordinator's picture of the pool."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from farflung.wire.canonical import Record
+
+
+class Role(StrEnum):
+    COORDINATOR = "coordinator"
+    TRAINER = "trainer"
+    WORKER = "worker"
+    VALIDATOR = "validator"
+
+
+class Heartbeat(Record, frozen=True, kw_only=True):
+    """What a role says of itself, every few seconds."""
+
+    DOMAIN: ClassVar[str] = "farflung/heartbeat/1"
+    MAX_BYTES: ClassVar[int] = 4096
+
+    node: str
+    role: Role
+    policy_version: int
+    activity: str
+    """What it does now: "sampling", "training", or "waiting for <whom>"."""
+    busy_s: float
+    """Seconds spent working since start."""
+    idle_s: float
+    """Seconds spent waiting for others since start."""
+    cpu_s: float
+    """CPU seconds of the process since start."""
+    tokens: int = 0
+    """Completion tokens sampled (worker), judged (validator) or trained on (trainer) since start."""
+    tokens_per_s: float = 0.0
+    """Recent rate while busy."""
+
+
+class NodeStatus(Record, frozen=True, kw_only=True):
+    heartbeat: Heartbeat
+    last_seen_ms: int
+    is_alive: bool
+
+
+class PoolStatus(Record, frozen=True, kw_only=True):
+    """What `GET /v1/status` answers; everything that a terminal view needs."""
+
+    MAX_BYTES: ClassVar[int] = 4 << 20
+
+    pool: str
+    policy_version: int
+    """Newest published; -1 before the first."""
+    nodes: tuple[NodeStatus, ...]
+    slots: dict[str, int]
+    """`SlotState` -> number of slots since the run began."""
+    drops: dict[str, int]
+    """Reason -> number of slots, submissions or groups that were not trained on."""
+    tokens_generated: int
+    tokens_accepted: int
+    outstanding_groups: int
+    is_finished: bool

@@ -1,0 +1,107 @@
+"""Settings of the role that learns."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from farflung.config.base import Config
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class ModelSourceConfig(Config):
+    """Where the first policy comes from."""
+
+    path: str = Field("tiny", description='A Hugging Face folder, or "tiny" for a small character model made here.')
+    hidden_size: int = Field(64, ge=8, description="tiny: width.")
+    num_layers: int = Field(2, ge=1, description="tiny: decoder layers.")
+    num_heads: int = Field(4, ge=1, description="tiny: attention heads.")
+    intermediate_size: int = Field(192, ge=8, description="tiny: width of the gated MLP.")
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> "ModelSourceConfig":
+        if self.hidden_size % (2 * self.num_heads):
+            raise ValueError(
+                f"hidden_size is {self.hidden_size} with num_heads {self.num_heads}: "
+                f"hidden_size must be a multiple of 2 * num_heads = {2 * self.num_heads}"
+            )
+        return self
+
+
+class WarmStartConfig(Config):
+    """Supervised steps on demonstrations before the first version is published."""
+
+    max_steps: int = Field(0, ge=0, description="0 = no warm start.")
+    target_accuracy: Share = Field(0.3, description="Stop when held-out accuracy reaches this.")
+    batch_size: int = Field(64, ge=1, description="Demonstrations per step.")
+    lr: float = Field(4e-3, gt=0, description="AdamW learning rate.")
+    warmup_steps: int = Field(20, ge=0, description="Linear learning-rate warm-up, steps.")
+    eval_every_steps: int = Field(5, ge=1, description="Steps between accuracy measurements.")
+
+
+class ObjectiveConfig(Config):
+    """Token-level two-sided clipped GRPO (see `rl.grpo`)."""
+
+    anchor: Literal["decoupled", "behaviour"] = Field(
+        "decoupled", description="Ratio against the trainer's own start-of-version policy, or the sampling policy."
+    )
+    clip_low: float = Field(0.2, gt=0, lt=1, description="Lower clip: ratio >= 1 - clip_low.")
+    clip_high: float = Field(0.28, gt=0, description="Upper clip: ratio <= 1 + clip_high.")
+    delta: float = Field(4.0, gt=1, description="Cap on the ratio of tokens with negative advantage.")
+    weight_low: float = Field(0.5, ge=0, lt=1, description="Smallest off-policy correction weight that is used.")
+    weight_high: float = Field(5.0, gt=1, description="Largest off-policy correction weight that is used.")
+    weight_mode: Literal["mask", "clip"] = Field("mask", description="What happens to weights out of bounds.")
+    normalize: Literal["none", "std"] = Field("none", description="Divide advantages by the group's std or not.")
+    signal: Literal["correct", "reward"] = Field(
+        "correct", description="Groups are dropped when all of this is equal; `reward` when length is an objective."
+    )
+
+    @model_validator(mode="after")
+    def _delta_exceeds_clip(self) -> "ObjectiveConfig":
+        if self.delta <= 1 + self.clip_high:
+            raise ValueError(
+                f"delta is {self.delta} with clip_high {self.clip_high}: delta must exceed 1 + clip_high = "
+                f"{1 + self.clip_high:g}; raise delta or lower clip_high"
+            )
+        return self
+
+
+class CheckpointConfig(Config):
+    every_versions: int = Field(
+        1, ge=1, description="1 = nothing is lost at a kill; n = at most n - 1 versions are stepped back over."
+    )
+    keep: int = Field(2, ge=1, description="Complete checkpoints kept.")
+
+
+class EvaluationConfig(Config):
+    every_versions: int = Field(25, ge=1, description="Versions between held-out evaluations.")
+    num_tasks: int = Field(512, ge=1, description="Held-out tasks, one rollout each.")
+    temperature: float = Field(1.0, ge=0, description="0 = greedy.")
+    max_accuracy_drop: float = Field(
+        1.0, gt=0, le=1, description="A fall below the best by more than this steps back to the best checkpoint."
+    )
+
+
+class TrainerConfig(Config):
+    model: ModelSourceConfig = ModelSourceConfig()
+    warm_start: WarmStartConfig = WarmStartConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    lr: float = Field(1e-6, ge=0, description="AdamW learning rate.")
+    lr_final_share: Share = Field(1.0, description="Share of lr left at max_versions (linear decay); 1 = constant.")
+    warmup_steps: int = Field(5, ge=0, description="Linear learning-rate warm-up, optimizer steps.")
+    beta1: float = Field(0.9, ge=0, lt=1, description="AdamW first-moment decay.")
+    beta2: float = Field(0.95, ge=0, lt=1, description="AdamW second-moment decay.")
+    weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay on matrices.")
+    max_grad_norm: float = Field(1.0, gt=0, description="Clip by global norm.")
+
+    max_versions: int = Field(500, ge=1, description="Publications after which the run is finished.")
+    window_slots: int = Field(
+        8, ge=1, description="How many later slots may be ready before a missing one is passed over for now."
+    )
+    micro_batch_tokens: int = Field(16_384, ge=1, description="Most tokens in one forward pass.")
+    chunk_bytes: int = Field(16 << 20, ge=1024, description="Size of the pieces that weights are published in.")
+    num_samples_logged: int = Field(8, ge=0, description="Completions written to samples.jsonl per evaluation.")
+    start_timeout_s: float = Field(60.0, gt=0, description="How long to wait for the coordinator at start.")

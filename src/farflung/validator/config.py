@@ -1,0 +1,13 @@
+"""Settings of the role that checks."""
+
+from pydantic import Field
+
+from farflung.config.base import Config
+
+
+class ValidatorConfig(Config):
+    node: str = Field("", description="Name of this validator in the pool; empty = host name and process id.")
+    max_assignments: int = Field(4, ge=1, description="Submissions taken at once.")
+    heartbeat_s: float = Field(2.0, gt=0, description="Seconds between signs of life.")
+    poll_s: float = Field(10.0, gt=0, description="How long one request for work may wait at the coordinator.")
+    unreachable_s: float = Field(120.0, gt=0, description="Give up when the coordinator is away for longer.")

@@ -1,0 +1,117 @@
+"""Figures of a run as JSON lines: appended, one object a line, readable after any crash.
+
+    {"time_s": 1785750000.1, "kind": "train", "version": 12, "reward/mean": 0.61, "staleness/max": 4, ...}
+
+`kind` says which figures to expect; names follow the field's conventions (`reward/mean`, `grad_norm`, ...). Values that
+are not finite are written as null, since JSON has no word for them. Losing figures never stops a run: a disk that
+refuses them is reported once and counted. This module does not know what any figure means.
+"""
+
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+MetricValue = str | bool | int | float | None | Mapping[str, int | float]
+MetricsRow = dict[str, Any]
+"""One line as read back: `time_s`, `kind`, perhaps `version` or `step`, and the figures."""
+
+
+class MetricsLog:
+    """Appends rows to one file. One writer; any number of readers."""
+
+    def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._now = now
+        self.num_lost = 0
+        """Rows that could not be written."""
+        self._end_torn_line()
+
+    def write(
+        self, kind: str, metrics: Mapping[str, MetricValue], *, version: int | None = None, step: int | None = None
+    ) -> None:
+        """Append one row; visible to readers when this returns. Never raises for want of disk."""
+        row: dict[str, Any] = {"time_s": self._now(), "kind": kind}
+        row |= {name: value for name, value in (("version", version), ("step", step)) if value is not None}
+        line = json.dumps({**row, **{name: _finite(value) for name, value in metrics.items()}}) + "\n"
+        try:
+            self._append(line.encode())
+        except OSError as error:
+            if self.num_lost == 0:
+                logger.warning("metrics are lost from now on, training goes on: %s: %s", self._path, error)
+            self.num_lost += 1
+
+    def _append(self, data: bytes) -> None:
+        """One `write` of a whole line on a file opened for appending; what was cut short is ended before the next."""
+        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            written = os.write(fd, data)
+            if written < len(data):
+                raise OSError(f"only {written} of {len(data)} bytes were written")
+        finally:
+            os.close(fd)
+
+    def _end_torn_line(self) -> None:
+        """A crash in the middle of a line must not spoil the next one."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("rb+") as file:
+                if file.seek(0, os.SEEK_END) == 0:
+                    return
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            logger.warning("metrics file cannot be opened: %s: %s", self._path, error)
+
+
+class MetricsTail:
+    """Reads what has been appended since the last call."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset_bytes = 0
+
+    def poll(self) -> list[MetricsRow]:
+        """New whole lines, oldest first; an absent file has none yet."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset_bytes)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        whole, newline, _ = data.rpartition(b"\n")
+        self._offset_bytes += len(whole) + len(newline)
+        return parse_rows(whole)
+
+
+def read_metrics(path: Path) -> list[MetricsRow]:
+    """Every readable row of a file, oldest first; torn lines are skipped, an absent file has none."""
+    return MetricsTail(path).poll()
+
+
+def parse_rows(data: bytes) -> list[MetricsRow]:
+    """Rows of JSON lines; what is not an object with a `kind` is skipped."""
+    rows = []
+    for line in data.splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and "kind" in row:
+            rows.append(row)
+    return rows
+
+
+def _finite(value: MetricValue) -> MetricValue:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return dict(value) if isinstance(value, Mapping) else value

@@ -1,0 +1,41 @@
+"""Envelopes that only this API uses: lists of records, and the body of a refusal."""
+
+from typing import ClassVar
+
+from farflung.wire.batch import SlotOutcome
+from farflung.wire.canonical import Record
+from farflung.wire.submission import Assignment
+
+MAX_ASSIGNMENTS = 64
+"""Most submissions that a validator may hold at once."""
+MAX_OUTCOMES = 256
+"""Most outcomes in one answer."""
+
+
+class Refusal(Record, frozen=True, kw_only=True):
+    """Body of every 4xx answer."""
+
+    MAX_BYTES: ClassVar[int] = 4096
+
+    reason: str
+    message: str
+
+
+class Assignments(Record, frozen=True, kw_only=True):
+    MAX_BYTES: ClassVar[int] = 4 << 20
+
+    items: tuple[Assignment, ...]
+
+
+class Outcomes(Record, frozen=True, kw_only=True):
+    MAX_BYTES: ClassVar[int] = 32 << 20
+
+    items: tuple[SlotOutcome, ...]
+
+
+class OpenSlots(Record, frozen=True, kw_only=True):
+    """Slots that have not reached a final state, ascending."""
+
+    MAX_BYTES: ClassVar[int] = 1 << 20
+
+    slots: tuple[int, ...]

@@ -1,0 +1,68 @@
+"""The HTTP interface as a table: one route, one record in, one record out, one limit.
+
+Bodies are canonical JSON records, or raw bytes for objects and chunks. An answer without a record is 204. A refusal is
+4xx with a `Refusal`; 5xx means that the coordinator is in trouble and the same call may succeed later. This module does
+not know how either side carries a call out.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from farflung.api.records import Assignments, OpenSlots, Outcomes
+from farflung.wire.canonical import Record
+from farflung.wire.lease import Forfeit, Lease, LeaseRequest
+from farflung.wire.manifest import Manifest, Publication
+from farflung.wire.node import Heartbeat, PoolStatus
+from farflung.wire.pool import PoolSpec
+from farflung.wire.submission import Receipt, Submission, UploadTicket
+from farflung.wire.verdict import Judgement
+
+NODE_HEADER = "X-Farflung-Node"
+ROLE_HEADER = "X-Farflung-Role"
+FINISHED_HEADER = "X-Farflung-Finished"
+"""On every answer once the run is over."""
+RECORD_TYPE = "application/json"
+BYTES_TYPE = "application/octet-stream"
+
+MAX_WAIT_S = 60.0
+"""Longest that a long poll is held; a longer wish is cut to this."""
+MAX_CHUNK_BYTES = 64 << 20
+"""Largest chunk that the coordinator stores."""
+NODE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""What a node may be called: it becomes part of keys and of log lines."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Route:
+    method: Literal["GET", "POST", "PUT"]
+    path: str
+    """With `{name}` for variable parts."""
+    takes: type[Record] | None = None
+    gives: type[Record] | None = None
+
+
+POOL = Route(method="GET", path="/v1/pool", gives=PoolSpec)
+LATEST_MANIFEST = Route(method="GET", path="/v1/manifests/latest", gives=Manifest)
+"""Query `newer_than`, `wait_s`; 204 when there is none in time."""
+MANIFEST = Route(method="GET", path="/v1/manifests/{version}", gives=Manifest)
+LEASE = Route(method="POST", path="/v1/leases", takes=LeaseRequest, gives=Lease)
+"""Query `wait_s`; 204 when there is no slot for this node and version in time."""
+FORFEIT = Route(method="POST", path="/v1/forfeits", takes=Forfeit)
+TICKET = Route(method="GET", path="/v1/leases/{lease_id}/ticket", gives=UploadTicket)
+UPLOAD = Route(method="PUT", path="/v1/objects/{key}")
+DOWNLOAD = Route(method="GET", path="/v1/objects/{key}")
+SUBMIT = Route(method="POST", path="/v1/submissions", takes=Submission, gives=Receipt)
+ASSIGN = Route(method="POST", path="/v1/assignments", gives=Assignments)
+"""Query `max_count`, `wait_s`."""
+JUDGE = Route(method="POST", path="/v1/judgements", takes=Judgement)
+OUTCOMES = Route(method="GET", path="/v1/outcomes", gives=Outcomes)
+"""Query `after`, `limit`, `wait_s`."""
+OPEN_SLOTS = Route(method="GET", path="/v1/slots/open", gives=OpenSlots)
+PUT_CHUNK = Route(method="PUT", path="/v1/chunks/{sha256}")
+GET_CHUNK = Route(method="GET", path="/v1/chunks/{sha256}")
+PUBLISH = Route(method="POST", path="/v1/publications", takes=Publication)
+LAST_PUBLICATION = Route(method="GET", path="/v1/publications/latest", gives=Publication)
+"""204 before the first."""
+HEARTBEAT = Route(method="POST", path="/v1/heartbeats", takes=Heartbeat)
+STATUS = Route(method="GET", path="/v1/status", gives=PoolStatus)
+FINISH = Route(method="POST", path="/v1/finish")

@@ -6,3 +6,5 @@ MAX_TOKENS_PER_LIST = 1 << 20
 MAX_PROOF_BYTES_PER_ROLLOUT = 16 << 20
 MAX_NAME_BYTES = 256
 """Longest env, task id, node or key name."""
+MAX_UNCOMPRESSED_BYTES = 1 << 30
+"""Most memory that the pages of one rollout file may claim."""

@@ -1,0 +1,117 @@
+"""Getting a policy version: only the chunks that are lacking, each checked on arrival.
+
+This module does not know servers (the caller passes the reader), signatures or what the files mean.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from farflung.errors import PeerFault, Transient
+from farflung.sharding.plan import ManifestLimits, check_chunk, check_manifest, join, missing
+from farflung.wire.manifest import Chunk, Manifest
+
+GetChunk = Callable[[str, int], Awaitable[bytes]]
+"""(sha256, num_bytes) -> bytes; raises `Transient` when out of reach, and reads no more than `num_bytes`."""
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class ChunkCache:
+    """Chunks by sha256, at most `max_bytes` of them; the one used longest ago goes first."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.num_bytes = 0
+        self._chunks: OrderedDict[str, bytes] = OrderedDict()
+
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._chunks
+
+    def get(self, digest: str) -> bytes | None:
+        data = self._chunks.get(digest)
+        if data is not None:
+            self._chunks.move_to_end(digest)
+        return data
+
+    def put(self, digest: str, data: bytes) -> None:
+        """Keep a checked chunk; one that is larger than the whole cache is not kept."""
+        self.num_bytes += len(data) - len(self._chunks.pop(digest, b""))
+        self._chunks[digest] = data
+        while self.num_bytes > self.max_bytes:
+            self.num_bytes -= len(self._chunks.popitem(last=False)[1])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetchPolicy:
+    """How hard to try."""
+
+    max_concurrent: int = 4
+    max_tries: int = 5
+    """Per chunk, over unreachable and lying servers alike."""
+    first_pause_s: float = 0.25
+    """Before the second try; doubles each time."""
+    limits: ManifestLimits = field(default_factory=ManifestLimits)
+
+
+class PolicyFetcher:
+    """Fetches version after version, reusing unchanged chunks of the ones before."""
+
+    def __init__(
+        self,
+        get_chunk: GetChunk,
+        cache: ChunkCache,
+        policy: FetchPolicy = FetchPolicy(),
+        *,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._get_chunk = get_chunk
+        self._cache = cache
+        self._policy = policy
+        self._sleep = sleep
+
+    async def fetch(self, manifest: Manifest) -> dict[str, bytes]:
+        """File name -> verified bytes.
+
+        Raises:
+            PeerFault: the manifest breaks its rules, or no try gave a chunk's true bytes.
+            Transient: a chunk stayed out of reach.
+        """
+        check_manifest(manifest, self._policy.limits)
+        chunks = self._cached(manifest)
+        chunks |= await self._fetch_all(missing(manifest, chunks))
+        for digest, data in chunks.items():
+            self._cache.put(digest, data)
+        return {file.name: join(file, chunks) for file in manifest.files}
+
+    def _cached(self, manifest: Manifest) -> dict[str, bytes]:
+        digests = {chunk.sha256 for file in manifest.files for chunk in file.chunks}
+        found = ((digest, self._cache.get(digest)) for digest in digests)
+        return {digest: data for digest, data in found if data is not None}
+
+    async def _fetch_all(self, wanted: Sequence[Chunk]) -> dict[str, bytes]:
+        gate = asyncio.Semaphore(self._policy.max_concurrent)
+
+        async def fetch_one(chunk: Chunk) -> tuple[str, bytes]:
+            async with gate:
+                return chunk.sha256, await self._fetch_chunk(chunk)
+
+        tasks = [asyncio.create_task(fetch_one(chunk)) for chunk in wanted]
+        try:
+            return dict(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _fetch_chunk(self, chunk: Chunk) -> bytes:
+        for number in range(1, self._policy.max_tries + 1):
+            try:
+                data = await self._get_chunk(chunk.sha256, chunk.num_bytes)
+                check_chunk(chunk, data)
+            except (Transient, PeerFault):
+                if number == self._policy.max_tries:
+                    raise
+                await self._sleep(self._policy.first_pause_s * 2 ** (number - 1))
+            else:
+                return data
+        raise AssertionError("max_tries is at least 1")

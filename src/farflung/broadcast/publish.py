@@ -1,0 +1,89 @@
+"""Making a policy version visible: chunks first, manifest last, so that a visible manifest is a complete version.
+
+This module does not know where chunks go (the caller passes the two writers) or how weights become files.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from farflung.sharding.plan import cut
+from farflung.wire.manifest import Chunk, Manifest, ManifestFile, TensorEntry, policy_digest
+
+CHUNK_BYTES = 8 << 20
+"""Default chunk; 4 to 16 MiB keep both the overhead per request and the loss by one bad chunk small."""
+
+PutChunk = Callable[[str, bytes], Awaitable[None]]
+"""Writes a chunk under its sha256; writing one that is there already is a no-op."""
+PutManifest = Callable[[Manifest], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PreparedPolicy:
+    """A version that is ready to be published."""
+
+    manifest: Manifest
+    chunks: Mapping[str, bytes]
+    """sha256 -> bytes of every chunk of the manifest."""
+
+
+def prepare(
+    files: Mapping[str, bytes],
+    *,
+    tensors: Iterable[TensorEntry],
+    pool_digest: str,
+    policy_version: int,
+    optimizer_step: int,
+    published_at_ms: int,
+    expires_at_ms: int,
+    previous_digest: str = "",
+    chunk_bytes: int = CHUNK_BYTES,
+) -> PreparedPolicy:
+    """Cut a policy's files and describe them. Time is an argument; the signature is left to the signer."""
+    described = tuple(cut(name, data, chunk_bytes) for name, data in sorted(files.items()))
+    manifest = Manifest(
+        pool_digest=pool_digest,
+        policy_version=policy_version,
+        policy_digest=policy_digest(described),
+        optimizer_step=optimizer_step,
+        files=described,
+        tensors=tuple(tensors),
+        published_at_ms=published_at_ms,
+        expires_at_ms=expires_at_ms,
+        previous_digest=previous_digest,
+    )
+    chunks = {
+        chunk.sha256: files[file.name][start : start + chunk.num_bytes]
+        for file in described
+        for start, chunk in _with_offsets(file)
+    }
+    return PreparedPolicy(manifest=manifest, chunks=chunks)
+
+
+async def publish(
+    prepared: PreparedPolicy,
+    put_chunk: PutChunk,
+    put_manifest: PutManifest,
+    *,
+    already_published: frozenset[str] = frozenset(),
+) -> int:
+    """Write the chunks that are not in `already_published`, then the manifest.
+
+    Args:
+        already_published: sha256 of chunks that an earlier version put there.
+
+    Returns:
+        How many chunk bytes were written.
+    """
+    fresh = {digest: data for digest, data in prepared.chunks.items() if digest not in already_published}
+    for digest, data in fresh.items():
+        await put_chunk(digest, data)
+    await put_manifest(prepared.manifest)
+    return sum(len(data) for data in fresh.values())
+
+
+def _with_offsets(file: ManifestFile) -> list[tuple[int, Chunk]]:
+    offset, placed = 0, []
+    for chunk in file.chunks:
+        placed.append((offset, chunk))
+        offset += chunk.num_bytes
+    return placed

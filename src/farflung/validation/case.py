@@ -1,0 +1,65 @@
+"""What a verdict is a function of: the rules of the pool, the validator's own knowledge of the slot, and the claim."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from farflung.wire.lease import Lease
+from farflung.wire.pool import PoolSpec
+from farflung.wire.rollout import Rollout
+from farflung.wire.submission import Submission
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeRules:
+    """The pool's rules and the token ids that its tokenizer gives a meaning to."""
+
+    pool: PoolSpec
+    vocab_size: int
+    eos_token_ids: tuple[int, ...]
+    reserved_token_ids: tuple[int, ...] = ()
+    """Never drawn, so never in a completion."""
+
+    def __post_init__(self) -> None:
+        if not self.eos_token_ids or not set(self.eos_token_ids) <= set(range(self.vocab_size)):
+            raise ValueError(f"eos ids {self.eos_token_ids}: at least one, each in [0, {self.vocab_size})")
+        if set(self.eos_token_ids) & set(self.reserved_token_ids):
+            raise ValueError(f"eos ids {self.eos_token_ids} overlap reserved ids {self.reserved_token_ids}")
+
+    @cached_property
+    def pool_digest(self) -> str:
+        return self.pool.digest()
+
+    @property
+    def rollouts_per_slot(self) -> int:
+        return self.pool.groups_per_slot * self.pool.group_size
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SlotEvidence:
+    """What the validator built by itself from the lease's task indices, one entry per group."""
+
+    env: str
+    task_ids: tuple[str, ...]
+    prompt_tokens: tuple[NDArray[np.int32], ...]
+    """Canonical prompts, [L] ids each."""
+
+    def __post_init__(self) -> None:
+        if len(self.task_ids) != len(self.prompt_tokens):
+            raise ValueError(f"{len(self.task_ids)} task ids but {len(self.prompt_tokens)} prompts")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """A claim that could be read, beside everything that it has to agree with."""
+
+    submission: Submission
+    lease: Lease
+    rollouts: Sequence[Rollout]
+    rules: JudgeRules
+    evidence: SlotEvidence
+    current_version: int
+    """The newest policy version that the validator knows."""

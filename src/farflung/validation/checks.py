@@ -1,0 +1,151 @@
+"""The checks on a submission that could be read, as a table from cheap to dear.
+
+A check returns what it saw wrong, with the offending value, or None. It may rely on every check above it. To add one:
+a `RejectReason` at the same place, a row here, an adversary in the tests that only it catches.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from farflung.validation.case import Case
+from farflung.wire.rollout import Rollout, StopReason
+from farflung.wire.verdict import RejectReason
+
+LOGPROB_SLACK = 1e-5
+"""How far above 0 a logprob may lie: a float32 softmax summed in blocks overshoots by a few units in the last place."""
+
+Check = Callable[[Case], str | None]
+
+
+def pool(case: Case) -> str | None:
+    digests = (case.submission.pool_digest, case.lease.pool_digest)
+    if any(digest != case.rules.pool_digest for digest in digests):
+        return f"submission and lease name pools {digests}, this is {case.rules.pool_digest}"
+    return None
+
+
+def lease(case: Case) -> str | None:
+    """The submission claims this lease and every row is of its version."""
+    for field in ("lease_id", "slot", "attempt", "node", "policy_version", "policy_digest"):
+        claimed, leased = getattr(case.submission, field), getattr(case.lease, field)
+        if claimed != leased:
+            return f"{field} is {claimed!r}, the lease says {leased!r}"
+    versions = {rollout.policy_version for rollout in case.rollouts}
+    if versions != {case.lease.policy_version}:
+        return f"rows of versions {sorted(versions)[:8]}, the lease says {case.lease.policy_version}"
+    return None
+
+
+def version_window(case: Case) -> str | None:
+    staleness = case.current_version - case.lease.policy_version
+    if staleness > case.rules.pool.max_staleness:
+        return f"{staleness} versions old, at most {case.rules.pool.max_staleness} allowed"
+    return None
+
+
+def rollout_count(case: Case) -> str | None:
+    """Every (group, sample) of the slot once and in order, and as many rollouts and tokens as claimed."""
+    size = case.rules.pool.group_size
+    expected = [(index // size, index % size) for index in range(case.rules.rollouts_per_slot)]
+    seen = [(rollout.group, rollout.sample) for rollout in case.rollouts]
+    if seen != expected:
+        return f"{len(seen)} rollouts, not the {len(expected)} of the slot in order of (group, sample)"
+    num_tokens = sum(len(rollout.completion_tokens) for rollout in case.rollouts)
+    claimed = (case.submission.num_rollouts, case.submission.num_tokens)
+    if claimed != (len(seen), num_tokens):
+        return f"claimed {claimed} rollouts and tokens, the file has {(len(seen), num_tokens)}"
+    return None
+
+
+def task(case: Case) -> str | None:
+    return _first(case, lambda rollout: _wrong_task(case, rollout))
+
+
+def prompt(case: Case) -> str | None:
+    return _first(case, lambda rollout: _wrong_prompt(case, rollout))
+
+
+def token_range(case: Case) -> str | None:
+    tokens = _all_completion_tokens(case)
+    reserved = np.asarray(case.rules.reserved_token_ids, dtype=np.int64)
+    is_bad = (tokens < 0) | (tokens >= case.rules.vocab_size) | np.isin(tokens, reserved)
+    if is_bad.any():
+        return f"token {tokens[is_bad][0]}: ids lie in [0, {case.rules.vocab_size}) and are not reserved"
+    return None
+
+
+def termination(case: Case) -> str | None:
+    return _first(case, lambda rollout: _wrong_termination(case, rollout))
+
+
+def target_length(case: Case) -> str | None:
+    for rollout in case.rollouts:
+        leased = case.lease.target_lengths[rollout.group]
+        if rollout.target_length != leased:
+            return f"group {rollout.group}: target length {rollout.target_length}, the lease says {leased}"
+    return None
+
+
+def logprob_range(case: Case) -> str | None:
+    logprobs = np.concatenate([rollout.logprobs for rollout in case.rollouts])
+    is_good = np.isfinite(logprobs) & (logprobs <= LOGPROB_SLACK)
+    if not is_good.all():
+        return f"logprob {logprobs[~is_good][0]}: it must be finite and at most 0"
+    return None
+
+
+CHECKS: tuple[tuple[RejectReason, Check], ...] = (
+    (RejectReason.WRONG_POOL, pool),
+    (RejectReason.WRONG_LEASE, lease),
+    (RejectReason.VERSION_WINDOW, version_window),
+    (RejectReason.ROLLOUT_COUNT, rollout_count),
+    (RejectReason.WRONG_TASK, task),
+    (RejectReason.PROMPT, prompt),
+    (RejectReason.TOKEN_RANGE, token_range),
+    (RejectReason.TERMINATION, termination),
+    (RejectReason.TARGET_LENGTH, target_length),
+    (RejectReason.LOGPROB_RANGE, logprob_range),
+)
+
+
+def _wrong_task(case: Case, rollout: Rollout) -> str | None:
+    claimed, expected = (rollout.env, rollout.task_id), (case.evidence.env, case.evidence.task_ids[rollout.group])
+    return None if claimed == expected else f"task {claimed!r}, the lease's is {expected!r}"
+
+
+def _wrong_prompt(case: Case, rollout: Rollout) -> str | None:
+    canonical = case.evidence.prompt_tokens[rollout.group]
+    if np.array_equal(rollout.prompt_tokens, canonical):
+        return None
+    return f"prompt of {len(rollout.prompt_tokens)} tokens is not the canonical one of {len(canonical)}"
+
+
+def _wrong_termination(case: Case, rollout: Rollout) -> str | None:
+    """`eos`: the last token is an end-of-sequence id; `length`: as long as can be; neither goes on after an end."""
+    tokens, longest = rollout.completion_tokens, case.rules.pool.max_completion_tokens
+    if len(tokens) > longest:
+        return f"{len(tokens)} tokens, at most {longest} allowed"
+    ends = np.isin(tokens, case.rules.eos_token_ids)
+    if ends[:-1].any():
+        return f"goes on after end-of-sequence id {tokens[:-1][ends[:-1]][0]}"
+    if ends[-1]:
+        expected = StopReason.EOS
+    elif len(tokens) == longest:
+        expected = StopReason.LENGTH
+    else:
+        return f"{len(tokens)} tokens end neither in an end-of-sequence id nor at the limit of {longest}"
+    return None if rollout.stop_reason is expected else f"stop reason {rollout.stop_reason}, not {expected}"
+
+
+def _first(case: Case, wrong: Callable[[Rollout], str | None]) -> str | None:
+    for rollout in case.rollouts:
+        detail = wrong(rollout)
+        if detail is not None:
+            return f"rollout ({rollout.group}, {rollout.sample}): {detail}"
+    return None
+
+
+def _all_completion_tokens(case: Case) -> NDArray[np.int32]:
+    return np.concatenate([rollout.completion_tokens for rollout in case.rollouts])

@@ -1,0 +1,136 @@
+"""One submission, one verdict: a function of bytes, evidence and rules.
+
+    file there -> size -> digest -> footer, schema, pool -> `checks.CHECKS` -> rewards
+
+in the order of `RejectReason`, stopping at the first failure. Whose fault it is follows from the reason alone
+(`RejectReason.blame`). This module does not know tokenizers, graders, stores or clocks: what they say is an argument.
+"""
+
+from collections.abc import Callable, Sequence
+
+from farflung.errors import PeerFault
+from farflung.validation.case import Case, JudgeRules, SlotEvidence
+from farflung.validation.checks import CHECKS
+from farflung.wire.canonical import sha256_hex
+from farflung.wire.lease import Lease
+from farflung.wire.rollout import Rollout
+from farflung.wire.rollout_file import read_rollouts
+from farflung.wire.submission import Submission
+from farflung.wire.verdict import Blame, EvidenceBundle, Judgement, Outcome, RejectReason, RewardResult, Verdict
+
+GradeAll = Callable[[Sequence[Rollout]], Sequence[RewardResult]]
+"""The validator's own grades, one per rollout and in their order."""
+
+MAX_DETAIL_CHARS = 1000
+
+_OUTCOME_OF_BLAME = {
+    Blame.PEER: Outcome.REJECTED,
+    Blame.NOBODY: Outcome.EXPIRED,
+    Blame.OURS: Outcome.UNJUDGED,
+    Blame.TRANSIENT: Outcome.UNJUDGED,
+}
+
+
+def judge(
+    submission: Submission,
+    lease: Lease,
+    data: bytes | None,
+    rules: JudgeRules,
+    evidence: SlotEvidence,
+    *,
+    current_version: int,
+    validator: str,
+    now_ms: int,
+    grade: GradeAll,
+) -> Judgement:
+    """Judge a submission by its file.
+
+    Args:
+        data: the file's bytes; None when the store does not have it.
+        evidence: tasks and prompts that the validator built from the lease.
+        current_version: the newest policy version that the validator knows.
+        grade: called once, with rollouts that passed every other check. What it raises passes through: it is the
+            validator's own fault, which `not_accepted` turns into a judgement.
+    """
+    try:
+        rollouts = _read(submission, data, rules)
+    except PeerFault as fault:
+        reason = RejectReason(fault.reason)
+        return not_accepted(submission, reason, fault.detail, rules, validator=validator, now_ms=now_ms)
+    case = Case(
+        submission=submission,
+        lease=lease,
+        rollouts=rollouts,
+        rules=rules,
+        evidence=evidence,
+        current_version=current_version,
+    )
+    for reason, check in CHECKS:
+        detail = check(case)
+        if detail is not None:
+            return not_accepted(submission, reason, detail, rules, validator=validator, now_ms=now_ms)
+    rewards = tuple(grade(rollouts))
+    assert [(result.group, result.sample) for result in rewards] == [(row.group, row.sample) for row in rollouts]
+    bundle = EvidenceBundle(submission_digest=submission.digest(), rewards=rewards)
+    return _judgement(bundle, Outcome.ACCEPTED, None, _measured(case, rewards), rules, validator, now_ms)
+
+
+def not_accepted(
+    submission: Submission, reason: RejectReason, detail: str, rules: JudgeRules, *, validator: str, now_ms: int
+) -> Judgement:
+    """The judgement that follows from a reason: rejected, expired, or unjudged.
+
+    `RejectReason.VALIDATOR_FAULT` is what a validator posts when it failed itself: never accepted, never slashed.
+    """
+    bundle = EvidenceBundle(submission_digest=submission.digest(), rewards=(), detail=detail[:MAX_DETAIL_CHARS])
+    return _judgement(bundle, _OUTCOME_OF_BLAME[reason.blame], reason, {}, rules, validator, now_ms)
+
+
+def _read(submission: Submission, data: bytes | None, rules: JudgeRules) -> list[Rollout]:
+    pool = rules.pool
+    if data is None:
+        raise PeerFault(RejectReason.FILE_MISSING, f"nothing under {submission.file_key}")
+    if max(len(data), submission.file_bytes) > pool.max_file_bytes:
+        raise PeerFault(RejectReason.FILE_TOO_LARGE, f"{len(data)} bytes, at most {pool.max_file_bytes} allowed")
+    if (len(data), sha256_hex(data)) != (submission.file_bytes, submission.file_digest):
+        raise PeerFault(RejectReason.FILE_DIGEST, f"{len(data)} bytes are not file {submission.file_digest}")
+    return read_rollouts(
+        data,
+        pool_digest=rules.pool_digest,
+        max_rollouts=rules.rollouts_per_slot,
+        max_tokens_per_list=max(pool.max_prompt_tokens, pool.max_completion_tokens),
+    )
+
+
+def _measured(case: Case, rewards: Sequence[RewardResult]) -> dict[str, float]:
+    graded = [result.reward for result in rewards if result.reward is not None]
+    measured = {
+        "completion_tokens": float(case.submission.num_tokens),
+        "num_ungraded": float(len(rewards) - len(graded)),
+        "staleness": float(case.current_version - case.submission.policy_version),
+    }
+    if graded:
+        measured["reward_mean"] = sum(graded) / len(graded)
+    return measured
+
+
+def _judgement(
+    bundle: EvidenceBundle,
+    outcome: Outcome,
+    reason: RejectReason | None,
+    measured: dict[str, float],
+    rules: JudgeRules,
+    validator: str,
+    now_ms: int,
+) -> Judgement:
+    verdict = Verdict(
+        pool_digest=rules.pool_digest,
+        submission_digest=bundle.submission_digest,
+        validator=validator,
+        outcome=outcome,
+        reason=reason,
+        evidence_digest=bundle.digest(),
+        measured=measured,
+        judged_at_ms=now_ms,
+    )
+    return Judgement(verdict=verdict, evidence=bundle)

@@ -1,0 +1,170 @@
+"""How documents of different lengths share one padding-free tensor.
+
+Documents lie one after another in a flat [N, ...] tensor, in the order given. Only attention needs them apart: it
+sees [documents, longest] cells, padded on the right, in buckets of similar length so that at most a fifth of the
+cells of a bucket are padding.
+
+Letters: N flat tokens, D documents, P padded cells of all buckets together. This module knows no model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+MAX_PADDED_PER_TOKEN = 1.25
+"""A bucket has at most this many cells per real token. Lower = less wasted attention, more kernel calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A block of `num_documents` x `length` cells."""
+
+    num_documents: int
+    length: int
+
+    @property
+    def num_cells(self) -> int:
+        return self.num_documents * self.length
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class SequenceLayout:
+    """Where every token of a batch of documents is, flat and padded."""
+
+    num_tokens: int
+    max_length: int
+    positions_N: Tensor
+    """int64; restarts at 0 with each document."""
+    starts_D: Tensor
+    """int64; flat index of each document's first token."""
+    lengths_D: Tensor
+    """int64."""
+    buckets: tuple[Bucket, ...]
+    flat_of_cell_P: Tensor | None
+    """int64; which flat token fills a padded cell (padding repeats the document's last). None: cells = flat order."""
+    cell_of_flat_N: Tensor | None
+    """int64; the inverse: the padded cell of each flat token."""
+
+    @classmethod
+    def from_lengths(cls, lengths: Sequence[int] | NDArray[np.integer], device: torch.device | str = "cpu") -> Self:
+        """Lay out documents of the given lengths (tokens).
+
+        Raises:
+            ValueError: no document, or one without tokens.
+        """
+        lengths_D = np.asarray(lengths, dtype=np.int64)
+        if lengths_D.ndim != 1 or not lengths_D.size or lengths_D.min() < 1:
+            raise ValueError(f"document lengths {lengths!r}: at least one is needed, each of at least one token")
+        ends_D = np.cumsum(lengths_D)
+        starts_D = ends_D - lengths_D
+        num_tokens = int(ends_D[-1])
+        positions_N = np.arange(num_tokens) - np.repeat(starts_D, lengths_D)
+        max_length = int(lengths_D.max())
+        if max_length * lengths_D.size == num_tokens:
+            buckets: tuple[Bucket, ...] = (Bucket(lengths_D.size, max_length),)
+            flat_of_cell_P = cell_of_flat_N = None
+        else:
+            buckets, flat_of_cell_P, base_D = _pad(lengths_D, starts_D)
+            cell_of_flat_N = np.repeat(base_D, lengths_D) + positions_N
+
+        def tensor(array: NDArray[np.int64]) -> Tensor:
+            return torch.from_numpy(array).to(device)
+
+        return cls(
+            num_tokens=num_tokens,
+            max_length=max_length,
+            positions_N=tensor(positions_N),
+            starts_D=tensor(starts_D),
+            lengths_D=tensor(lengths_D),
+            buckets=buckets,
+            flat_of_cell_P=None if flat_of_cell_P is None else tensor(flat_of_cell_P),
+            cell_of_flat_N=None if cell_of_flat_N is None else tensor(cell_of_flat_N),
+        )
+
+    def pad(self, flat_NC: Tensor) -> Tensor:
+        """[N, C] -> [P, C], the cells of all buckets one after another; for causal attention only (see `_Pad`)."""
+        if self.flat_of_cell_P is None:
+            return flat_NC
+        padded: Tensor = _Pad.apply(flat_NC, self.flat_of_cell_P, self.cell_of_flat_N)  # type: ignore[no-untyped-call]
+        return padded
+
+    def unpad(self, cells_PC: Tensor) -> Tensor:
+        """[P, C] -> [N, C], the inverse of `pad`."""
+        if self.cell_of_flat_N is None:
+            return cells_PC
+        flat: Tensor = _Unpad.apply(cells_PC, self.cell_of_flat_N)  # type: ignore[no-untyped-call]
+        return flat
+
+
+class _Pad(torch.autograd.Function):
+    """Row gather whose gradient is the inverse gather (autograd's own is a scatter-add, several times slower).
+
+    The same gradient as long as padding cells receive none: no real token attends to padding, and `_Unpad` gives
+    padding cells a gradient of zero.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, flat_NC: Tensor, flat_of_cell_P: Tensor, cell_of_flat_N: Tensor) -> Tensor:
+        ctx.save_for_backward(cell_of_flat_N)
+        return flat_NC.index_select(0, flat_of_cell_P)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (cell_of_flat_N,) = ctx.saved_tensors
+        return grads[0].index_select(0, cell_of_flat_N), None, None
+
+
+class _Unpad(torch.autograd.Function):
+    """Row gather that drops padding cells; their gradient is zero."""
+
+    @staticmethod
+    def forward(ctx: Any, cells_PC: Tensor, cell_of_flat_N: Tensor) -> Tensor:
+        ctx.save_for_backward(cell_of_flat_N)
+        ctx.cells_shape = cells_PC.shape
+        return cells_PC.index_select(0, cell_of_flat_N)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (cell_of_flat_N,) = ctx.saved_tensors
+        return grads[0].new_zeros(ctx.cells_shape).index_copy_(0, cell_of_flat_N, grads[0]), None
+
+
+def _pad(
+    lengths_D: NDArray[np.int64], starts_D: NDArray[np.int64]
+) -> tuple[tuple[Bucket, ...], NDArray[np.int64], NDArray[np.int64]]:
+    """Buckets in order of length, the flat token of each cell, and each document's first cell."""
+    order_D = np.argsort(lengths_D, kind="stable")
+    base_D = np.empty_like(lengths_D)
+    buckets: list[Bucket] = []
+    cells: list[NDArray[np.int64]] = []
+    num_cells = 0
+    for first, last in _split(lengths_D[order_D]):
+        documents = order_D[first:last]
+        length = int(lengths_D[documents[-1]])
+        offsets = np.minimum(np.arange(length), lengths_D[documents, None] - 1)
+        cells.append((starts_D[documents, None] + offsets).ravel())
+        base_D[documents] = num_cells + length * np.arange(len(documents))
+        buckets.append(Bucket(len(documents), length))
+        num_cells += len(documents) * length
+    return tuple(buckets), np.concatenate(cells), base_D
+
+
+def _split(ascending: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Ranges of the sorted lengths, each within `MAX_PADDED_PER_TOKEN`; cut where the fewest cells remain."""
+    pending = [(0, len(ascending))]
+    ranges: list[tuple[int, int]] = []
+    while pending:
+        first, last = pending.pop()
+        part = ascending[first:last]
+        if len(part) * part[-1] <= MAX_PADDED_PER_TOKEN * part.sum():
+            ranges.append((first, last))
+            continue
+        left = np.arange(1, len(part))
+        cut = first + 1 + int(np.argmin(left * part[:-1] + (len(part) - left) * part[-1]))
+        pending += [(cut, last), (first, cut)]
+    return ranges

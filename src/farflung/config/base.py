@@ -19,6 +19,5 @@ class Config(BaseModel):
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
-        validate_default=True,
         use_attribute_docstrings=True,
     )

@@ -1,6 +1,6 @@
 """Canonical bytes and domain-separated digests of records.
 
-A signed record has exactly one byte form: RFC 8785 JSON in which integers beyond 2**53 are decimal strings (JSON
+A signed record has exactly one byte form: RFC 8785 JSON in which integers from 2**53 on are decimal strings (JSON
 numbers lose them). A digest is `sha256(len(tag) | tag | len(bytes) | bytes)` with 8-byte big-endian lengths, so no
 two records of different kinds, and no two splits of the same bytes, share a digest.
 
@@ -15,8 +15,8 @@ import rfc8785
 
 from farflung.errors import PeerFault
 
-MAX_EXACT_JSON_INT = 2**53
-"""Largest magnitude that a JSON number carries exactly (RFC 8785 section 3.2.2.3). Changing it changes digests."""
+MAX_EXACT_JSON_INT = 2**53 - 1
+"""Largest magnitude that a JSON number carries exactly (RFC 7493 section 2.2). Changing it changes digests."""
 
 MALFORMED_RECORD = "malformed_record"
 
@@ -60,7 +60,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def canonical_json(value: Any) -> bytes:
-    """RFC 8785 bytes of plain JSON types, with integers beyond 2**53 as decimal strings."""
+    """RFC 8785 bytes of plain JSON types, with integers from 2**53 on as decimal strings."""
     return rfc8785.dumps(_with_exact_ints(value))
 
 

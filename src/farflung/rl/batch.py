@@ -1,0 +1,135 @@
+"""Padding-free batches: documents end to end, and which positions predict which completion tokens.
+
+    tokens   p p p c c | p p c c c | ...      each document without its last token, which predicts nothing needed
+    rows         ^ ^ ^       ^ ^ ^            hidden rows P-1 .. P+T-2 of each document predict its T completion tokens
+
+Shapes: N forward tokens, M completion tokens over all documents. The batch does not know the model; a decoder takes the
+flat tokens with the document lengths and keeps documents apart.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from heapq import heapify, heapreplace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from farflung.rl.types import TrainingSample
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class FlatBatch:
+    """One micro-batch as tensors."""
+
+    tokens_N: Tensor
+    """[N] int64."""
+    lengths: tuple[int, ...]
+    """Forward tokens of each document; they sum to N."""
+    rows_M: Tensor
+    """[M] int64, ascending: the row of `tokens_N` whose hidden state predicts each completion token."""
+    targets_M: Tensor
+    """[M] int64, the completion tokens."""
+    behaviour_logprobs_M: Tensor
+    """[M] float32."""
+    advantages_M: Tensor
+    """[M] float32."""
+    loss_mask_M: Tensor
+    """[M] bool."""
+
+    def to(self, device: torch.device | str) -> "FlatBatch":
+        return replace(
+            self,
+            tokens_N=self.tokens_N.to(device),
+            rows_M=self.rows_M.to(device),
+            targets_M=self.targets_M.to(device),
+            behaviour_logprobs_M=self.behaviour_logprobs_M.to(device),
+            advantages_M=self.advantages_M.to(device),
+            loss_mask_M=self.loss_mask_M.to(device),
+        )
+
+
+def flatten(samples: Sequence[TrainingSample]) -> FlatBatch:
+    """Lay the samples end to end, in order, on the CPU.
+
+    Raises:
+        ValueError: no samples.
+    """
+    if not samples:
+        raise ValueError("no samples: a micro-batch needs at least one")
+    prompts_S = np.array([sample.num_prompt_tokens for sample in samples])
+    completions_S = np.array([sample.num_completion_tokens for sample in samples])
+    lengths_S = prompts_S + completions_S - 1
+    first_rows_S = np.cumsum(lengths_S) - lengths_S + prompts_S - 1
+    first_targets_S = np.cumsum(completions_S) - completions_S
+    rows_M = np.repeat(first_rows_S - first_targets_S, completions_S) + np.arange(completions_S.sum())
+    advantages_S = np.array([sample.advantage for sample in samples], dtype=np.float32)
+    return FlatBatch(
+        tokens_N=torch.from_numpy(np.concatenate([sample.tokens[:-1] for sample in samples]).astype(np.int64)),
+        lengths=tuple(lengths_S.tolist()),
+        rows_M=torch.from_numpy(rows_M),
+        targets_M=torch.from_numpy(
+            np.concatenate([sample.tokens[sample.num_prompt_tokens :] for sample in samples]).astype(np.int64)
+        ),
+        behaviour_logprobs_M=torch.from_numpy(np.concatenate([sample.behaviour_logprobs for sample in samples])),
+        advantages_M=torch.from_numpy(np.repeat(advantages_S, completions_S)),
+        loss_mask_M=torch.from_numpy(np.concatenate([sample.loss_mask for sample in samples])),
+    )
+
+
+def count_loss_tokens(samples: Sequence[TrainingSample]) -> int:
+    """N of the loss: trainable tokens of the whole optimizer step. Counted once, before it is split."""
+    return sum(sample.num_loss_tokens for sample in samples)
+
+
+def split_micro_batches(samples: Sequence[TrainingSample], max_tokens: int) -> list[list[TrainingSample]]:
+    """Cut one optimizer step's samples into micro-batches of at most `max_tokens` forward tokens.
+
+    As few micro-batches as fit, balanced by tokens (longest first into the emptiest), every sample in exactly one;
+    samples keep their order within. A function of lengths and order alone.
+
+    Raises:
+        ValueError: a single sample is longer than `max_tokens`.
+    """
+    sizes = [sample.num_forward_tokens for sample in samples]
+    if not sizes:
+        return []
+    if max(sizes) > max_tokens:
+        raise ValueError(
+            f"a sample has {max(sizes)} forward tokens but a micro-batch at most {max_tokens}: raise max_tokens to the "
+            "longest prompt plus the longest completion"
+        )
+    return [[samples[index] for index in part] for part in _fewest_parts(sizes, max_tokens)]
+
+
+def _fewest_parts(sizes: Sequence[int], max_size: int) -> list[list[int]]:
+    """Binary search for the number of parts; one part per sample always fits."""
+    low, high = -(-sum(sizes) // max_size), len(sizes)
+    best = _balance(sizes, low)
+    if _largest(best, sizes) <= max_size:
+        return best
+    best = _balance(sizes, high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        parts = _balance(sizes, middle)
+        if _largest(parts, sizes) <= max_size:
+            best, high = parts, middle
+        else:
+            low = middle
+    return best
+
+
+def _balance(sizes: Sequence[int], num_parts: int) -> list[list[int]]:
+    """Indices in `num_parts` parts: longest first, each into the part with the fewest tokens (ties: the first)."""
+    parts: list[list[int]] = [[] for _ in range(num_parts)]
+    loads = [(0, part) for part in range(num_parts)]
+    heapify(loads)
+    for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
+        load, part = loads[0]
+        heapreplace(loads, (load + sizes[index], part))
+        parts[part].append(index)
+    return [sorted(part) for part in parts]
+
+
+def _largest(parts: Sequence[Sequence[int]], sizes: Sequence[int]) -> int:
+    return max(sum(sizes[index] for index in part) for part in parts)

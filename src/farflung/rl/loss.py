@@ -1,0 +1,46 @@
+"""What every policy objective takes and returns.
+
+An objective is a function `(inputs, params, num_loss_tokens) -> LossOutputs`. It does not know models, devices or
+micro-batches: losses of the micro-batches of one optimizer step add up to the loss of the step, and so do the metrics.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class LossInputs:
+    """Per completion token, flat over the documents of one micro-batch; N such tokens. All on one device."""
+
+    trainer_logprobs_N: Tensor
+    """[N] float, of the policy being trained, at the sampling temperature; the only one that carries a gradient."""
+    behaviour_logprobs_N: Tensor
+    """[N] float, of the policy that sampled (mu)."""
+    advantages_N: Tensor
+    """[N] float."""
+    loss_mask_N: Tensor
+    """[N] bool, True where a token may be learned from. Values elsewhere may be anything, nan included."""
+    prox_logprobs_N: Tensor | None = None
+    """[N] float, of the trainer when the policy version began; None = this is that moment, so it is its own anchor."""
+    entropy_N: Tensor | None = None
+    """[N] float, for metrics only."""
+
+    def __post_init__(self) -> None:
+        shape = self.trainer_logprobs_N.shape
+        optional = [tensor for tensor in (self.prox_logprobs_N, self.entropy_N) if tensor is not None]
+        for tensor in (self.behaviour_logprobs_N, self.advantages_N, self.loss_mask_N, *optional):
+            if tensor.shape != shape or len(shape) != 1:
+                raise ValueError(f"shapes {tuple(shape)} and {tuple(tensor.shape)}: all inputs must be [N] alike")
+        if self.loss_mask_N.dtype != torch.bool:
+            raise ValueError(f"loss_mask_N has dtype {self.loss_mask_N.dtype}: it must be bool, so that it selects")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class LossOutputs:
+    loss: Tensor
+    """Scalar: this micro-batch's part of the optimizer step's loss. Add over micro-batches and ranks, never average."""
+    metrics: dict[str, Tensor]
+    """Detached scalars on the loss's device, named `sum/...`, `max/...`, `min/...` after how they combine
+    (`rl.metrics.reduce_metrics`)."""

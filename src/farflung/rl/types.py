@@ -1,0 +1,139 @@
+"""The records that pass through learning: graded groups in, training samples out.
+
+    accepted slot -> Entry (its RolloutGroups) -> Batch -> TrainingSample per rollout that carries a gradient
+
+Shapes: G rollouts in a group, P prompt tokens, T completion tokens. Arrays are read-only by convention.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from farflung.wire.batch import SlotDrop
+from farflung.wire.rollout import Rollout
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class RolloutGroup:
+    """The G rollouts of one task, with the validators' grades. What the sampler claims about rewards is not in here.
+
+    `Rollout.logprobs` are the behaviour logprobs. Where they are not taken from the sampler but from a validator's
+    prefill, whoever builds the group replaces the array.
+    """
+
+    slot: int
+    group: int
+    """Position in the slot."""
+    task_id: str
+    rollouts: tuple[Rollout, ...]
+    rewards: tuple[float | None, ...]
+    """[G] total rewards, which advantages are computed from; None = cannot be graded."""
+    correct: tuple[float | None, ...]
+    """[G] unshaped task rewards; None = the environment has none."""
+
+    def __post_init__(self) -> None:
+        counts = (len(self.rollouts), len(self.rewards), len(self.correct))
+        if len(set(counts)) != 1 or not self.rollouts:
+            raise ValueError(
+                f"group {self.group} of slot {self.slot} has {counts[0]} rollouts, {counts[1]} rewards and {counts[2]} "
+                "values of correct: there must be one of each per rollout, and at least one"
+            )
+        if len({rollout.policy_version for rollout in self.rollouts}) != 1:
+            raise ValueError(f"group {self.group} of slot {self.slot} mixes policy versions: a slot has exactly one")
+
+    @property
+    def policy_version(self) -> int:
+        """The version that sampled every rollout of the group."""
+        return self.rollouts[0].policy_version
+
+    @property
+    def num_completion_tokens(self) -> int:
+        return sum(len(rollout.completion_tokens) for rollout in self.rollouts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Entry:
+    """One accepted slot in the buffer; it is taken whole."""
+
+    slot: int
+    policy_version: int
+    groups: tuple[RolloutGroup, ...]
+    num_tokens: int
+    """Completion tokens of all groups."""
+    node: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Batch:
+    """What the trainer took for one policy version; given back with `release` or `discard` under its id."""
+
+    batch_id: int
+    policy_version: int
+    """The trainer's version at the moment of taking; the batch makes the next one."""
+    entries: tuple[Entry, ...]
+    """In slot order."""
+    drops: tuple[SlotDrop, ...]
+    """Accepted slots that were given up since the batch before, for the batch record."""
+
+    @property
+    def groups(self) -> tuple[RolloutGroup, ...]:
+        return tuple(chain.from_iterable(entry.groups for entry in self.entries))
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        return tuple(entry.slot for entry in self.entries)
+
+    @property
+    def num_groups(self) -> int:
+        return sum(len(entry.groups) for entry in self.entries)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(entry.num_tokens for entry in self.entries)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class TrainingSample:
+    """One rollout as the learner sees it."""
+
+    tokens: NDArray[np.int32]
+    """[P + T] prompt, then completion."""
+    num_prompt_tokens: int
+    """P >= 1: the first completion token needs a position that predicts it."""
+    behaviour_logprobs: NDArray[np.float32]
+    """[T] of the policy that sampled, at the sampling temperature."""
+    advantage: float
+    """Of every completion token."""
+    loss_mask: NDArray[np.bool_]
+    """[T] True where a token may be learned from."""
+    policy_version: int
+    slot: int
+    group: int
+    sample: int
+
+    def __post_init__(self) -> None:
+        num_completion = len(self.tokens) - self.num_prompt_tokens
+        if self.num_prompt_tokens < 1 or num_completion < 1:
+            raise ValueError(
+                f"{len(self.tokens)} tokens with {self.num_prompt_tokens} of prompt: prompt and completion need one"
+            )
+        if not len(self.behaviour_logprobs) == len(self.loss_mask) == num_completion:
+            raise ValueError(
+                f"{num_completion} completion tokens, {len(self.behaviour_logprobs)} behaviour logprobs and "
+                f"{len(self.loss_mask)} mask values: they must pair up"
+            )
+
+    @property
+    def num_completion_tokens(self) -> int:
+        return len(self.tokens) - self.num_prompt_tokens
+
+    @property
+    def num_forward_tokens(self) -> int:
+        """Positions that a forward pass computes: the last token predicts nothing that is needed."""
+        return len(self.tokens) - 1
+
+    @property
+    def num_loss_tokens(self) -> int:
+        return int(np.count_nonzero(self.loss_mask))

@@ -3,6 +3,7 @@
 Every call is safe to repeat (`api.retry.retrying`). The client does not retry, cache or know what the records mean.
 """
 
+from collections.abc import Collection
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -20,7 +21,7 @@ from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.node import Heartbeat, PoolStatus, Role
 from farflung.wire.pool import PoolSpec
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
-from farflung.wire.verdict import Judgement
+from farflung.wire.verdict import EvidenceBundle, Judgement, Verdict
 
 Answer = TypeVar("Answer", bound=Record)
 Query = dict[str, str]
@@ -119,12 +120,17 @@ class CoordinatorClient:
 
     # Validators.
 
-    async def assignments(self, max_count: int = 1, wait_s: float = 0.0) -> list[Assignment]:
-        """Submissions to judge, oldest first, `max_count` at most including those that this node already holds.
+    async def assignments(
+        self, max_count: int = 1, wait_s: float = 0.0, held: Collection[str] = ()
+    ) -> list[Assignment]:
+        """Submissions to judge, oldest first; what is not judged by its deadline goes to another validator.
 
-        What is not judged by the assignment's deadline goes to another validator.
+        Args:
+            max_count: most that are given out by this call.
+            held: digests of the submissions that this process still works on. What is assigned to this node and not
+                held is given out again first, so a restarted validator gets its work back at once.
         """
-        query = {"max_count": str(min(max_count, MAX_ASSIGNMENTS))}
+        query = {"max_count": str(min(max_count, MAX_ASSIGNMENTS)), "held": ",".join(held)}
         return list((await self._record(routes.ASSIGN, Assignments, query=query, wait_s=wait_s)).items)
 
     async def judge(self, judgement: Judgement) -> None:
@@ -135,13 +141,22 @@ class CoordinatorClient:
         """A rollout file. Its digest is the caller's to check."""
         return await self._bytes(routes.DOWNLOAD, parts={"key": key}, max_bytes=max_bytes)
 
+    async def evidence(self, verdict: Verdict) -> EvidenceBundle:
+        """The bundle behind a verdict, with the rewards; checked against the verdict's `evidence_digest`."""
+        key = routes.evidence_key(verdict.evidence_digest)
+        bundle = EvidenceBundle.from_bytes(await self.download(key, EvidenceBundle.MAX_BYTES))
+        if bundle.digest() != verdict.evidence_digest:
+            raise PeerFault("evidence_digest", f"{key} holds evidence with digest {bundle.digest()}")
+        return bundle
+
     # The trainer.
 
     async def outcomes(self, after: int = -1, wait_s: float = 0.0, limit: int = MAX_OUTCOMES) -> list[SlotOutcome]:
         """Slots that reached a final state, in sequence order, with sequence above `after`.
 
-        Sequences are consecutive, but entries that can no longer matter (consumed, dropped or never accepted, and out
-        of the staleness window) are left out.
+        Sequences are consecutive, but entries that can no longer matter are left out: accepted slots that a published
+        batch consumed or dropped, and other slots that left the staleness window. So a trainer that starts again and
+        asks from the beginning gets exactly what it may still train on, and why other slots will not come.
         """
         query = {"after": str(after), "limit": str(min(limit, MAX_OUTCOMES))}
         return list((await self._record(routes.OUTCOMES, Outcomes, query=query, wait_s=wait_s)).items)

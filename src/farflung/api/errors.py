@@ -40,16 +40,13 @@ class RefusalReason(StrEnum):
     DIGEST_MISMATCH = "digest_mismatch"
     """The bytes do not have the digest that they are announced under."""
     UNKNOWN_SUBMISSION = "unknown_submission"
-    NOT_ASSIGNED = "not_assigned"
-    """The submission is not (or no longer) this validator's to judge."""
+    """No such submission, or so old that it was forgotten."""
     VERSION_ORDER = "version_order"
     """Versions are consecutive and never replaced by other content."""
     CHUNK_MISSING = "chunk_missing"
     """A manifest was announced before all its chunks were there."""
     BATCH_LINK = "batch_link"
     """A batch record names a slot that is not accepted, or was consumed or dropped before."""
-    FINISHED = "finished"
-    """The run is over."""
 
 
 class Refused(FarflungError):  # noqa: N818 - named for what happened, like `PeerFault`

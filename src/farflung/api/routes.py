@@ -53,7 +53,7 @@ UPLOAD = Route(method="PUT", path="/v1/objects/{key}")
 DOWNLOAD = Route(method="GET", path="/v1/objects/{key}")
 SUBMIT = Route(method="POST", path="/v1/submissions", takes=Submission, gives=Receipt)
 ASSIGN = Route(method="POST", path="/v1/assignments", gives=Assignments)
-"""Query `max_count`, `wait_s`."""
+"""Query `max_count`, `held` (digests, comma-separated), `wait_s`."""
 JUDGE = Route(method="POST", path="/v1/judgements", takes=Judgement)
 OUTCOMES = Route(method="GET", path="/v1/outcomes", gives=Outcomes)
 """Query `after`, `limit`, `wait_s`."""
@@ -66,3 +66,8 @@ LAST_PUBLICATION = Route(method="GET", path="/v1/publications/latest", gives=Pub
 HEARTBEAT = Route(method="POST", path="/v1/heartbeats", takes=Heartbeat)
 STATUS = Route(method="GET", path="/v1/status", gives=PoolStatus)
 FINISH = Route(method="POST", path="/v1/finish")
+
+
+def evidence_key(evidence_digest: str) -> str:
+    """Where the bundle behind a verdict can be downloaded."""
+    return f"evidence/{evidence_digest}.json"

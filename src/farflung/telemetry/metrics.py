@@ -31,7 +31,7 @@ class MetricsLog:
         self._now = now
         self.num_lost = 0
         """Rows that could not be written."""
-        self._end_torn_line()
+        self._is_torn = self._ends_torn()
 
     def write(
         self, kind: str, metrics: Mapping[str, MetricValue], *, version: int | None = None, step: int | None = None
@@ -47,30 +47,29 @@ class MetricsLog:
                 logger.warning("metrics are lost from now on, training goes on: %s: %s", self._path, error)
             self.num_lost += 1
 
-    def _append(self, data: bytes) -> None:
-        """One `write` of a whole line on a file opened for appending; what was cut short is ended before the next."""
+    def _append(self, line: bytes) -> None:
+        """One `write` on a file opened for appending; a line that was cut short before is ended first."""
+        data = b"\n" + line if self._is_torn else line
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             written = os.write(fd, data)
-            if written < len(data):
-                raise OSError(f"only {written} of {len(data)} bytes were written")
         finally:
             os.close(fd)
+        self._is_torn = written < len(data)
+        if written < len(data):
+            raise OSError(f"only {written} of {len(data)} bytes were written")
 
-    def _end_torn_line(self) -> None:
-        """A crash in the middle of a line must not spoil the next one."""
+    def _ends_torn(self) -> bool:
+        """Whether a crash has left the file in the middle of a line."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("rb+") as file:
+            with self._path.open("rb") as file:
                 if file.seek(0, os.SEEK_END) == 0:
-                    return
+                    return False
                 file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            logger.warning("metrics file cannot be opened: %s: %s", self._path, error)
+                return file.read(1) != b"\n"
+        except OSError:
+            return False  # absent, or the first `write` will say what is wrong
 
 
 class MetricsTail:

@@ -1,0 +1,128 @@
+"""Settings of the coordinator, and the pool's rules as a person writes them."""
+
+from pydantic import Field, model_validator
+
+from farflung.config.base import Config
+from farflung.wire.limits import MAX_ROLLOUTS_PER_FILE
+from farflung.wire.pool import EnvironmentSpec, PoolSpec
+
+BYTES_PER_TOKEN = 8
+"""A completion token in a rollout file: its id and its logprob, four bytes each, not compressed."""
+BYTES_PER_ROLLOUT = 1024
+"""Allowance for the other columns of a row."""
+
+
+class PoolConfig(Config):
+    """The rules that all roles share; they cannot change during a run."""
+
+    name: str = Field("pool", min_length=1, max_length=64, description="What the pool is called.")
+    group_size: int = Field(8, ge=2, description="Rollouts per task; an advantage needs two to compare.")
+    groups_per_slot: int = Field(4, ge=1, description="Tasks that one lease is for.")
+    groups_per_batch: int = Field(32, ge=1, description="Tasks that one policy version is trained on.")
+    max_staleness: int = Field(4, ge=0, le=64, description="Versions that a rollout may be behind; 0 = synchronous.")
+    max_outstanding_groups: int | None = Field(
+        None,
+        ge=1,
+        description="Tasks leased or queued at once; unset = (max_staleness + 1) * groups_per_batch.",
+    )
+    temperature: float = Field(1.0, gt=0, le=5, description="Sampling temperature; training needs draws, so not 0.")
+    max_prompt_tokens: int = Field(256, ge=1, description="Longest prompt, tokens.")
+    max_completion_tokens: int = Field(256, ge=1, description="Longest completion, tokens.")
+    lease_s: float = Field(120.0, gt=0, description="Seconds that a worker has for one slot.")
+    max_attempts: int = Field(3, ge=1, description="Leases of one slot before it ends.")
+    max_file_bytes: int = Field(64 << 20, ge=4096, description="Largest rollout file that is accepted.")
+
+    @model_validator(mode="after")
+    def _batch_is_whole_slots(self) -> "PoolConfig":
+        if self.groups_per_batch % self.groups_per_slot:
+            raise ValueError(
+                f"groups_per_batch is {self.groups_per_batch} with groups_per_slot {self.groups_per_slot}: "
+                "a batch takes whole slots, so groups_per_batch must be a multiple of groups_per_slot"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _queue_holds_a_batch(self) -> "PoolConfig":
+        outstanding = self.outstanding_groups
+        if outstanding < self.groups_per_batch:
+            raise ValueError(
+                f"max_outstanding_groups is {outstanding} with groups_per_batch {self.groups_per_batch}: "
+                "it must be at least groups_per_batch, or no batch ever fills; raise it or leave it out"
+            )
+        if self.max_staleness == 0 and outstanding > self.groups_per_batch:
+            raise ValueError(
+                f"max_outstanding_groups is {outstanding} with max_staleness 0: what is beyond one batch of "
+                f"{self.groups_per_batch} groups would always be stale; leave it out or raise max_staleness"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _file_holds_a_slot(self) -> "PoolConfig":
+        rollouts = self.groups_per_slot * self.group_size
+        if rollouts > MAX_ROLLOUTS_PER_FILE:
+            raise ValueError(
+                f"groups_per_slot * group_size is {rollouts}: one file holds at most {MAX_ROLLOUTS_PER_FILE} rollouts; "
+                "lower groups_per_slot"
+            )
+        row_bytes = 4 * self.max_prompt_tokens + BYTES_PER_TOKEN * self.max_completion_tokens + BYTES_PER_ROLLOUT
+        if self.max_file_bytes < rollouts * row_bytes:
+            raise ValueError(
+                f"max_file_bytes is {self.max_file_bytes}: {rollouts} rollouts of the longest kind take about "
+                f"{rollouts * row_bytes} bytes; raise max_file_bytes or lower groups_per_slot"
+            )
+        return self
+
+    @property
+    def outstanding_groups(self) -> int:
+        """`max_outstanding_groups` with its default filled in."""
+        if self.max_outstanding_groups is None:
+            return (self.max_staleness + 1) * self.groups_per_batch
+        return self.max_outstanding_groups
+
+    def build(self, *, environment: EnvironmentSpec, tokenizer_digest: str, model_config_digest: str) -> PoolSpec:
+        """The record that these rules and the things that they are about make together."""
+        return PoolSpec(
+            name=self.name,
+            environment=environment,
+            tokenizer_digest=tokenizer_digest,
+            model_config_digest=model_config_digest,
+            group_size=self.group_size,
+            groups_per_slot=self.groups_per_slot,
+            groups_per_batch=self.groups_per_batch,
+            max_staleness=self.max_staleness,
+            max_outstanding_groups=self.outstanding_groups,
+            temperature=self.temperature,
+            max_prompt_tokens=self.max_prompt_tokens,
+            max_completion_tokens=self.max_completion_tokens,
+            lease_s=self.lease_s,
+            max_attempts=self.max_attempts,
+            max_file_bytes=self.max_file_bytes,
+        )
+
+
+class CoordinatorConfig(Config):
+    """Where the coordinator listens, what it writes to, and how patient it is."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; 0.0.0.0 = every interface.")
+    port: int = Field(7400, ge=0, le=65535, description="TCP port; 0 = any free one.")
+    store_url: str = Field("", description="Where chunks and rollout files go: a folder or s3://, gs://, az:// URL.")
+    database_url: str = Field("", description="SQLAlchemy URL of the event log, e.g. sqlite:///runs/x/coordinator.db.")
+
+    silent_after_s: float = Field(20.0, gt=0, description="A node not heard of for this long is dead; its lease moves.")
+    forget_after_s: float = Field(600.0, gt=0, description="A dead node disappears from the status after this.")
+    judge_s: float = Field(60.0, gt=0, description="A validator has this long for an assignment; then another gets it.")
+    max_judgings: int = Field(3, ge=1, description="Failed attempts to judge one submission before it is set aside.")
+    sweep_s: float = Field(0.5, gt=0, description="Seconds between looks at what time has ended.")
+    keep_files: bool = Field(True, description="Keep rollout files and evidence after they were trained on or refused.")
+    snapshot_every_events: int = Field(
+        20_000, ge=100, description="Log entries after which the log is replaced by a snapshot of the state."
+    )
+
+    @model_validator(mode="after")
+    def _dead_before_forgotten(self) -> "CoordinatorConfig":
+        if self.forget_after_s < self.silent_after_s:
+            raise ValueError(
+                f"forget_after_s is {self.forget_after_s:g} with silent_after_s {self.silent_after_s:g}: "
+                "it must not be shorter"
+            )
+        return self

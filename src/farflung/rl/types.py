@@ -11,6 +11,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from farflung.rl.staleness import StalenessHistogram, staleness
 from farflung.wire.batch import SlotDrop
 from farflung.wire.rollout import Rollout
 
@@ -64,6 +65,16 @@ class Entry:
     """Completion tokens of all groups."""
     node: str
 
+    def __post_init__(self) -> None:
+        if not self.groups:
+            raise ValueError(f"slot {self.slot} has no groups: an accepted slot has at least one")
+        for group in self.groups:
+            if (group.slot, group.policy_version) != (self.slot, self.policy_version):
+                raise ValueError(
+                    f"slot {self.slot} of version {self.policy_version} holds a group of slot {group.slot}, "
+                    f"version {group.policy_version}: all must agree"
+                )
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Batch:
@@ -92,6 +103,14 @@ class Batch:
     @property
     def num_tokens(self) -> int:
         return sum(entry.num_tokens for entry in self.entries)
+
+    @property
+    def staleness(self) -> StalenessHistogram:
+        """Of its rollouts, at the moment of taking."""
+        histogram = StalenessHistogram()
+        for group in self.groups:
+            histogram.add(staleness(self.policy_version, group.policy_version), len(group.rollouts))
+        return histogram
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)

@@ -38,7 +38,7 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     groups_per_batch: int
     """Groups that the trainer takes for one policy version, signal or not."""
     max_staleness: int
-    """Versions; a rollout is trained on only while trainer version - its version <= `max_staleness`; 0 = synchronous."""
+    """Versions; a rollout is trained on only while trainer version - its version <= this. 0 = synchronous."""
     max_outstanding_groups: int
     """Groups leased, queued or being trained on at once; bounds the queue and therefore the staleness."""
     temperature: float

@@ -8,6 +8,7 @@ rewards.
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def _check_writable(rollouts: Sequence[Rollout]) -> None:
 
 def _table(rollouts: Sequence[Rollout]) -> pa.Table:
     def array(field: pa.Field) -> pa.Array:
-        values = [getattr(rollout, field.name) for rollout in rollouts]
+        values = list(map(attrgetter(field.name), rollouts))
         return _list_array(values, field.type) if pa.types.is_list(field.type) else pa.array(values, field.type)
 
     return pa.Table.from_arrays([array(field) for field in ARROW_SCHEMA], schema=ARROW_SCHEMA)

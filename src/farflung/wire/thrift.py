@@ -49,7 +49,7 @@ class ThriftList:
 
 @dataclass(frozen=True, slots=True)
 class ThriftStruct:
-    """Fields by number, each with its type; accessors raise `PeerFault` for a field that is absent or of another type."""
+    """Fields by number, each with its type. Accessors raise `PeerFault` for an absent field or another type."""
 
     fields: "dict[int, tuple[Kind, Value]]"
 

@@ -1,0 +1,93 @@
+"""Exits and times in, decisions out."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farflung.supervisor.policy import EndRun, GiveUp, Restart, RestartPolicy, Roster
+from farflung.wire.node import Role
+
+POLICY = RestartPolicy(first_delay_s=1.0, max_delay_s=5.0, max_restarts=4, healthy_after_s=60.0)
+SIGKILL = -9
+
+
+def roster(*names: str) -> Roster:
+    """A roster of `worker-1`, `trainer`, ..., all started at time 0."""
+    result = Roster({name: Role(name.partition("-")[0]) for name in names}, POLICY)
+    for name in result.due(0.0):
+        result.started(name, 0.0)
+    return result
+
+
+def crash_now(result: Roster, name: str, now_s: float) -> Restart | GiveUp | EndRun:
+    result.started(name, now_s)
+    return result.exited(name, SIGKILL, now_s)
+
+
+def test_all_roles_start_at_once_in_the_given_order() -> None:
+    result = Roster({"coordinator": Role.COORDINATOR, "worker-1": Role.WORKER}, POLICY)
+    assert result.due(0.0) == ["coordinator", "worker-1"]
+    result.started("coordinator", 0.0)
+    assert result.due(0.0) == ["worker-1"]
+
+
+def test_the_trainer_that_ends_well_finishes_the_run() -> None:
+    assert roster("trainer").exited("trainer", 0, 5.0) == EndRun(kind="finished")
+
+
+@pytest.mark.parametrize("name", ["coordinator", "trainer", "worker-1", "validator-1"])
+def test_a_user_error_of_any_role_ends_the_run(name: str) -> None:
+    assert roster("worker-1", "worker-2", name).exited(name, 2, 5.0) == EndRun(kind="user_error")
+
+
+@pytest.mark.parametrize("name", ["coordinator", "trainer", "worker-1", "validator-1"])
+@pytest.mark.parametrize("code", [1, SIGKILL, -15, 130])
+def test_a_crashed_role_starts_again_after_a_pause(name: str, code: int) -> None:
+    result = roster(name)
+    assert result.exited(name, code, 5.0) == Restart(after_s=1.0, num_crashes=1)
+    assert result.due(5.9) == []
+    assert result.due(6.0) == [name]
+
+
+@pytest.mark.parametrize("name", ["coordinator", "worker-1", "validator-1"])
+def test_only_the_trainer_finishes_a_run_by_ending_well(name: str) -> None:
+    assert isinstance(roster(name).exited(name, 0, 5.0), Restart)
+
+
+def test_the_pause_doubles_with_each_crash_in_a_row_up_to_its_bound() -> None:
+    result = roster("worker-1")
+    decisions = [crash_now(result, "worker-1", now_s) for now_s in (1.0, 2.0, 3.0, 4.0)]
+    assert [d.after_s for d in decisions if isinstance(d, Restart)] == [1.0, 2.0, 4.0, 5.0]
+
+
+def test_a_role_that_lived_long_enough_starts_its_row_of_crashes_anew() -> None:
+    result = roster("worker-1")
+    crash_now(result, "worker-1", 1.0)
+    crash_now(result, "worker-1", 2.0)
+    result.started("worker-1", 10.0)
+    assert result.exited("worker-1", SIGKILL, 70.0) == Restart(after_s=1.0, num_crashes=1)
+
+
+def test_one_crash_too_many_gives_up_a_worker_while_others_go_on_and_ends_the_run_with_the_last() -> None:
+    result = roster("worker-1", "worker-2")
+    for now_s in range(4):
+        assert isinstance(crash_now(result, "worker-1", now_s), Restart)
+    assert crash_now(result, "worker-1", 5.0) == GiveUp(num_crashes=5)
+    assert result.due(1e9) == []
+    for now_s in range(4):
+        assert isinstance(crash_now(result, "worker-2", now_s), Restart)
+    assert crash_now(result, "worker-2", 5.0) == EndRun(kind="gave_up")
+
+
+@given(codes=st.lists(st.integers(-15, 255).filter(lambda code: code not in (0, 2)), min_size=1, max_size=12))
+def test_a_role_is_restarted_at_most_max_restarts_times_in_a_row(codes: list[int]) -> None:
+    result = roster("coordinator")
+    num_restarts = 0
+    for number, code in enumerate(codes):
+        decision = result.exited("coordinator", code, float(number))
+        if isinstance(decision, EndRun):
+            break
+        num_restarts += 1
+        assert result.due(number + decision.after_s) == ["coordinator"] if isinstance(decision, Restart) else False
+        result.started("coordinator", float(number))
+    assert num_restarts == min(len(codes), POLICY.max_restarts)

@@ -1,0 +1,80 @@
+"""Seeded Gumbel-max draws in torch; the noise has the same bits as `slots.noise`, which states the construction.
+
+    token   = argmax over ids of (log_softmax(logits) + g),  ties to the lower id
+    logprob = log_softmax(logits)[token]
+
+Logits are float32, already divided by the temperature, with reserved ids at -inf. Engine and verifier share this file,
+so that they agree on what was drawn. Pure: keys are arguments. It does not know where logits come from.
+"""
+
+import torch
+from torch import Tensor
+
+from farflung.slots.noise import GOLDEN_RATIO, LARGEST_BELOW_ONE, MIX_FACTORS, MIX_SHIFTS, NUM_BITS
+
+CPU_BLOCK_ELEMENTS = 1 << 16
+"""Noise is made in blocks of about this many elements, so that the temporaries stay in a core's cache."""
+
+
+def _int32(word: int) -> Tensor:
+    """A 32-bit word as a 0-dim tensor: half the call overhead of a Python number, and the same on every device."""
+    return torch.tensor(word - (1 << 32) if word >= 1 << 31 else word, dtype=torch.int32)
+
+
+_GOLDEN_RATIO = _int32(GOLDEN_RATIO)
+_LOW_BITS = _int32(2**NUM_BITS - 1)
+_SHIFTS = tuple(_int32(shift) for shift in MIX_SHIFTS)
+_SHIFT_MASKS = tuple(_int32(2 ** (32 - shift) - 1) for shift in MIX_SHIFTS)
+_FACTORS = tuple(_int32(factor) for factor in MIX_FACTORS)
+
+
+def position_keys(row_keys: Tensor, positions: Tensor) -> Tensor:
+    """int32 keys [..., 2] at completion `positions` [...], from int32 row keys [..., 2] that broadcast with them."""
+    counters = positions.to(torch.int32) * _GOLDEN_RATIO
+    a = _mix_(row_keys[..., 0] ^ counters)
+    b = _mix_(row_keys[..., 1] + a)
+    return torch.stack((a, b), dim=-1)
+
+
+def noise_bits(keys_N2: Tensor, vocab_size: int) -> Tensor:
+    """int32 [N, V] in [0, 2**31) from position keys, the bits of `slots.noise.noise_bits`."""
+    tokens = torch.arange(vocab_size, dtype=torch.int32, device=keys_N2.device).mul_(_GOLDEN_RATIO)
+    bits = _mix_(tokens ^ keys_N2[:, :1]).add_(keys_N2[:, 1:])
+    return _mix_(bits).bitwise_and_(_LOW_BITS)
+
+
+def uniforms(bits: Tensor) -> Tensor:
+    """float32 `v` in (0, 1), the bits of `slots.noise.uniforms`."""
+    return bits.to(torch.float32).add_(0.5).mul_(2.0**-NUM_BITS).clamp_(max=LARGEST_BELOW_ONE)
+
+
+def gumbel_noise(keys_N2: Tensor, vocab_size: int) -> Tensor:
+    """float32 standard Gumbel noise [N, V] for int32 position keys [N, 2]."""
+    num_rows = keys_N2.shape[0]
+    block = max(1, CPU_BLOCK_ELEMENTS // vocab_size) if keys_N2.device.type == "cpu" else max(1, num_rows)
+    noise = torch.empty(num_rows, vocab_size, device=keys_N2.device)
+    for start in range(0, num_rows, block):
+        v = uniforms(noise_bits(keys_N2[start : start + block], vocab_size))
+        torch.log(v.neg_().log1p_().neg_(), out=noise[start : start + block])
+    return noise.neg_()
+
+
+def draw(logits_NV: Tensor, noise_NV: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Tokens int64 [N] and their logprobs float32 [N]; without noise the most likely token (greedy)."""
+    logprobs_NV = torch.log_softmax(logits_NV, dim=-1)
+    scores_NV = logprobs_NV if noise_NV is None else logprobs_NV + noise_NV
+    tokens_N1 = scores_NV.argmax(dim=-1, keepdim=True)  # torch promises the first of equal maxima
+    return tokens_N1.squeeze(-1), logprobs_NV.gather(-1, tokens_N1).squeeze(-1)
+
+
+def _mix_(x: Tensor) -> Tensor:
+    """`slots.noise`'s `mix` in place on int32. torch shifts int32 arithmetically: the mask drops the copied sign."""
+    scratch = torch.empty_like(x)
+    _xor_shifted_(x, scratch, 0)
+    _xor_shifted_(x.mul_(_FACTORS[0]), scratch, 1)
+    return _xor_shifted_(x.mul_(_FACTORS[1]), scratch, 2)
+
+
+def _xor_shifted_(x: Tensor, scratch: Tensor, index: int) -> Tensor:
+    torch.bitwise_right_shift(x, _SHIFTS[index], out=scratch)
+    return x.bitwise_xor_(scratch.bitwise_and_(_SHIFT_MASKS[index]))

@@ -5,10 +5,11 @@
     hidden = final_norm(h)
 
 All projections run on flat [N, d] tensors of concatenated documents without padding; only attention pads. A decode
-loop calls the same methods (`embed`, `rotations`, `layer.qkv`, `layer.attention_output`, `layer.mlp`, `final_norm`)
+loop calls the same methods (`embed`, `rotations`, `layer.heads`, `layer.attention_output`, `layer.mlp`, `final_norm`)
 and brings its own attention over its cache, so the arithmetic of a token is the same everywhere.
 
-Letters: N tokens, D hidden size, H query heads, K key/value heads, d head size. Knows no files, no losses, no sampling.
+Letters: N tokens, D hidden size, H query heads, K key/value heads, d head size, c = d / 2 complex numbers.
+Knows no files, no losses, no sampling.
 """
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from farflung.errors import OurFault
 from farflung.model.config import ModelConfig
 from farflung.model.layout import SequenceLayout
-from farflung.model.rope import RopeTable, apply_rope
+from farflung.model.rope import RopeTable, apply_rope_
 
 
 class RMSNorm(nn.Module):
@@ -64,13 +65,19 @@ class DecoderLayer(nn.Module):
         self.gate_up_proj = Projection(size, 2 * config.intermediate_size, dtype)
         self.down_proj = Projection(config.intermediate_size, size, dtype)
 
-    def qkv(self, hidden_ND: Tensor, cos_Nd: Tensor, sin_Nd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated queries [N, H, d], rotated keys [N, K, d] and values [N, K, d] of the residual stream."""
-        heads_NHd = self.qkv_proj(self.input_norm(hidden_ND)).view(len(hidden_ND), -1, self.head_dim)
-        query, key, value = torch.split(heads_NHd, [self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
+    def heads(self, hidden_ND: Tensor, rotation_Nc: Tensor) -> Tensor:
+        """Rotated queries, rotated keys and values of the residual stream, side by side: [N, H + 2K, d]."""
+        heads_NHd: Tensor = self.qkv_proj(self.input_norm(hidden_ND)).view(len(hidden_ND), -1, self.head_dim)
         if self.q_norm is not None and self.k_norm is not None:
-            query, key = self.q_norm(query), self.k_norm(key)
-        return apply_rope(query, cos_Nd, sin_Nd), apply_rope(key, cos_Nd, sin_Nd), value
+            query, key, value = self.split_heads(heads_NHd, dim=1)
+            heads_NHd = torch.cat((self.q_norm(query), self.k_norm(key), value), dim=1)
+        apply_rope_(heads_NHd[:, : self.num_heads + self.num_kv_heads], rotation_Nc)
+        return heads_NHd
+
+    def split_heads(self, heads: Tensor, *, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Views of the queries, keys and values in what `heads` returned."""
+        query, key, value = torch.split(heads, [self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=dim)
+        return query, key, value
 
     def attention_output(self, hidden_ND: Tensor, attended_NHd: Tensor) -> Tensor:
         """Residual stream plus the projected [N, H, d] attention results."""
@@ -83,9 +90,22 @@ class DecoderLayer(nn.Module):
         residual: Tensor = hidden_ND + self.down_proj(F.silu(gate) * up)
         return residual
 
-    def forward(self, hidden_ND: Tensor, cos_Nd: Tensor, sin_Nd: Tensor, layout: SequenceLayout) -> Tensor:
-        query, key, value = self.qkv(hidden_ND, cos_Nd, sin_Nd)
-        hidden_ND = self.attention_output(hidden_ND, packed_attention(query, key, value, layout))
+    def attend(self, heads_NHd: Tensor, layout: SequenceLayout) -> Tensor:
+        """Causal attention inside each document: [N, H, d] from `heads`.
+
+        Right padding needs no mask: a real token never looks to its right.
+        """
+        attended = []
+        for bucket, cells in zip(layout.buckets, layout.pad(heads_NHd), strict=True):
+            query, key, value = self.split_heads(cells.transpose(1, 2), dim=1)
+            result = F.scaled_dot_product_attention(
+                query, key, value, is_causal=True, enable_gqa=self.num_heads != self.num_kv_heads
+            )
+            attended.append(result.transpose(1, 2).reshape(bucket.num_cells, self.num_heads, self.head_dim))
+        return layout.unpad(attended)
+
+    def forward(self, hidden_ND: Tensor, rotation_Nc: Tensor, layout: SequenceLayout) -> Tensor:
+        hidden_ND = self.attention_output(hidden_ND, self.attend(self.heads(hidden_ND, rotation_Nc), layout))
         return self.mlp(hidden_ND)
 
 
@@ -122,10 +142,9 @@ class Decoder(nn.Module):
         """[N] ids -> [N, D] residual stream."""
         return F.embedding(tokens_N, self.embed_tokens)
 
-    def rotations(self, positions_N: Tensor, num_positions: int) -> tuple[Tensor, Tensor]:
-        """(cos, sin), each [N, d / 2], of positions below `num_positions`."""
-        cos, sin = self._rope.upto(num_positions)
-        return cos[positions_N], sin[positions_N]
+    def rotations(self, positions_N: Tensor, num_positions: int) -> Tensor:
+        """Complex [N, d / 2] for `layer.heads`, of positions below `num_positions`."""
+        return self._rope.upto(num_positions).index_select(0, positions_N)
 
     def final_norm(self, hidden_ND: Tensor) -> Tensor:
         """Residual stream -> the states that the LM head and the proofs see."""
@@ -135,25 +154,7 @@ class Decoder(nn.Module):
     def forward(self, tokens_N: Tensor, layout: SequenceLayout) -> Tensor:
         """Post-final-norm states [N, D] of concatenated documents; row t predicts token t + 1 of its document."""
         hidden_ND = self.embed(tokens_N)
-        cos_Nd, sin_Nd = self.rotations(layout.positions_N, layout.max_length)
+        rotation_Nc = self.rotations(layout.positions_N, layout.max_length)
         for layer in self.layers:
-            hidden_ND = layer(hidden_ND, cos_Nd, sin_Nd, layout)
+            hidden_ND = layer(hidden_ND, rotation_Nc, layout)
         return self.final_norm(hidden_ND)
-
-
-def packed_attention(query_NHd: Tensor, key_NKd: Tensor, value_NKd: Tensor, layout: SequenceLayout) -> Tensor:
-    """Causal attention inside each document: [N, H, d] from flat queries, keys and values.
-
-    Right padding needs no mask: a real token never looks to its right.
-    """
-    num_heads, num_kv_heads = query_NHd.shape[1], key_NKd.shape[1]
-    cells = layout.pad(torch.cat((query_NHd, key_NKd, value_NKd), dim=1))
-    attended = []
-    for bucket, block in zip(
-        layout.buckets, torch.split(cells, [bucket.num_cells for bucket in layout.buckets]), strict=True
-    ):
-        heads = block.view(bucket.num_documents, bucket.length, *block.shape[1:]).transpose(1, 2)
-        query, key, value = torch.split(heads, [num_heads, num_kv_heads, num_kv_heads], dim=1)
-        result = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=num_heads != num_kv_heads)
-        attended.append(result.transpose(1, 2).reshape(bucket.num_cells, num_heads, -1))
-    return layout.unpad(attended[0] if len(attended) == 1 else torch.cat(attended))

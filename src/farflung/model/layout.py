@@ -86,19 +86,22 @@ class SequenceLayout:
             cell_of_flat_N=None if cell_of_flat_N is None else tensor(cell_of_flat_N),
         )
 
-    def pad(self, flat_NC: Tensor) -> Tensor:
-        """[N, C] -> [P, C], the cells of all buckets one after another; for causal attention only (see `_Pad`)."""
-        if self.flat_of_cell_P is None:
-            return flat_NC
-        padded: Tensor = _Pad.apply(flat_NC, self.flat_of_cell_P, self.cell_of_flat_N)  # type: ignore[no-untyped-call]
-        return padded
+    def pad(self, flat_NHd: Tensor) -> list[Tensor]:
+        """[N, heads, d] -> per bucket [documents, length, heads, d]; for causal attention only (see `_Pad`)."""
+        if self.flat_of_cell_P is not None:
+            flat_NHd = _Pad.apply(flat_NHd, self.flat_of_cell_P, self.cell_of_flat_N)  # type: ignore[no-untyped-call]
+        blocks = torch.split(flat_NHd, [bucket.num_cells for bucket in self.buckets])
+        return [
+            block.unflatten(0, (bucket.num_documents, bucket.length))
+            for bucket, block in zip(self.buckets, blocks, strict=True)
+        ]
 
-    def unpad(self, cells_PC: Tensor) -> Tensor:
-        """[P, C] -> [N, C], the inverse of `pad`."""
-        if self.cell_of_flat_N is None:
-            return cells_PC
-        flat: Tensor = _Unpad.apply(cells_PC, self.cell_of_flat_N)  # type: ignore[no-untyped-call]
-        return flat
+    def unpad(self, blocks: Sequence[Tensor]) -> Tensor:
+        """Per bucket [documents * length, ...] -> [N, ...], without the padding."""
+        cells = blocks[0] if len(blocks) == 1 else torch.cat(list(blocks))
+        if self.cell_of_flat_N is not None:
+            cells = _Unpad.apply(cells, self.cell_of_flat_N)  # type: ignore[no-untyped-call]
+        return cells
 
 
 class _Pad(torch.autograd.Function):

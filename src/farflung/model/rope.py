@@ -1,4 +1,8 @@
-"""Rotary position embedding: pair (i, i + d/2) of a head turns by `position * theta^(-2i/d)` (Hugging Face's halves).
+"""Rotary position embedding: pair i of a head turns by `position * theta^(-2i/d)`, as one complex product.
+
+A pair lies in two neighbouring numbers here, so that the product is a single kernel; Hugging Face keeps its two
+numbers d/2 apart. `weights.py` permutes the rows of the q and k projections between the two orders: attention scores
+do not depend on the order of a head's numbers.
 
 One table per decoder, so that a position has the same bits in training, in decoding and in verification.
 """
@@ -12,35 +16,44 @@ from farflung.model.config import Llama3Rope, ModelConfig
 
 
 class RopeTable:
-    """cos and sin of every position, grown on demand."""
+    """`cos + i sin` of every position, grown on demand."""
 
     def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device | str) -> None:
         self._frequencies = inverse_frequencies(config)
-        self._dtype = dtype
+        self._dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
         self._device = device
-        self._cos = self._sin = torch.empty(0, 0)
+        self._rotation = torch.empty(0, len(self._frequencies), dtype=self._dtype, device=device)
 
-    def upto(self, num_positions: int) -> tuple[Tensor, Tensor]:
-        """(cos, sin), each [at least num_positions, head_dim / 2]. The first rows never change."""
-        if len(self._cos) < num_positions:
+    def upto(self, num_positions: int) -> Tensor:
+        """Complex [at least num_positions, head_dim / 2]. The rows of a position never change."""
+        if len(self._rotation) < num_positions:
             size = 1 << (num_positions - 1).bit_length()
             angles = torch.outer(torch.arange(size, dtype=torch.float32), self._frequencies)
-            self._cos = angles.cos().to(device=self._device, dtype=self._dtype)
-            self._sin = angles.sin().to(device=self._device, dtype=self._dtype)
-        return self._cos, self._sin
+            self._rotation = torch.complex(angles.cos(), angles.sin()).to(device=self._device, dtype=self._dtype)
+        return self._rotation
 
 
-def apply_rope(heads_NHd: Tensor, cos_Nd: Tensor, sin_Nd: Tensor) -> Tensor:
-    """Rotate every head of N tokens.
+def apply_rope_(heads_NHd: Tensor, rotation_Nc: Tensor) -> Tensor:
+    """Rotate every head of N tokens in place.
 
     Args:
-        heads_NHd: [N, heads, head_dim].
-        cos_Nd: [N, head_dim / 2], the table's rows at the tokens' positions.
-        sin_Nd: likewise.
+        heads_NHd: float32 or float64 [N, heads, head_dim].
+        rotation_Nc: complex [N, head_dim / 2], the table's rows at the tokens' positions.
     """
-    first, second = heads_NHd.chunk(2, dim=-1)
-    cos, sin = cos_Nd.unsqueeze(1), sin_Nd.unsqueeze(1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    torch.view_as_complex(heads_NHd.unflatten(-1, (-1, 2))).mul_(rotation_Nc.unsqueeze(1))
+    return heads_NHd
+
+
+def pairs_to_neighbours(rows: Tensor, head_dim: int) -> Tensor:
+    """Hugging Face's order of a q or k projection's rows (or a norm's entries) -> ours; a copy."""
+    pairs: Tensor = rows.unflatten(0, (-1, 2, head_dim // 2))
+    return pairs.transpose(1, 2).reshape(rows.shape)
+
+
+def pairs_to_halves(rows: Tensor, head_dim: int) -> Tensor:
+    """The inverse of `pairs_to_neighbours`; a copy."""
+    pairs: Tensor = rows.unflatten(0, (-1, head_dim // 2, 2))
+    return pairs.transpose(1, 2).reshape(rows.shape)
 
 
 def inverse_frequencies(config: ModelConfig) -> Tensor:

@@ -1,7 +1,8 @@
 """A decoder's tensors under their Hugging Face names, in and out, as safetensors bytes.
 
-The decoder fuses q, k, v and gate, up; this module is the only place that knows it. Published bf16 weights are the
-policy; float32 masters belong to the trainer alone: `publishable_state(masters)` is what everybody else computes with.
+The decoder fuses q, k, v and gate, up, and orders rotary pairs its own way; this module alone translates. Published
+bf16 weights are the policy; float32 masters belong to the trainer alone: `publishable_state(masters)` is what
+everybody else computes with.
 Knows no files and no optimizer.
 """
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from farflung.errors import PeerFault, UserError
 from farflung.model.config import ModelConfig
 from farflung.model.decoder import Decoder, DecoderLayer
+from farflung.model.rope import pairs_to_halves, pairs_to_neighbours
 from farflung.wire.canonical import MALFORMED_RECORD
 
 MAX_HEADER_BYTES = 16 << 20
@@ -60,12 +62,17 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def state_to_hf(decoder: Decoder) -> dict[str, Tensor]:
-    """Hugging Face names -> detached views of the decoder's own tensors, in `expected_shapes` order.
-
-    The views share memory: writing to one writes to the decoder; clone to keep a version.
-    """
-    views = _hf_views(decoder)
-    return {name: views[name] for name in expected_shapes(decoder.config)}
+    """Detached copies of the decoder's tensors under Hugging Face names, in `expected_shapes` order."""
+    state: dict[str, Tensor] = {
+        "model.embed_tokens.weight": decoder.embed_tokens,
+        "model.norm.weight": decoder.norm.weight,
+    }
+    for index, layer in enumerate(decoder.layers):
+        assert isinstance(layer, DecoderLayer)
+        state |= {f"model.layers.{index}.{name}": tensor for name, tensor in _split_layer(layer).items()}
+    if decoder.lm_head is not None:
+        state["lm_head.weight"] = decoder.lm_head
+    return {name: state[name].detach().clone() for name in expected_shapes(decoder.config)}
 
 
 def load_hf_state(decoder: Decoder, state: Mapping[str, Tensor]) -> None:
@@ -77,8 +84,15 @@ def load_hf_state(decoder: Decoder, state: Mapping[str, Tensor]) -> None:
         UserError: tensors missing, unexpected or of another shape; nothing is changed then.
     """
     check_state(decoder.config, state)
-    for name, view in _hf_views(decoder).items():
-        view.copy_(state[name])
+    with torch.no_grad():
+        decoder.embed_tokens.copy_(state["model.embed_tokens.weight"])
+        decoder.norm.weight.copy_(state["model.norm.weight"])
+        if decoder.lm_head is not None:
+            decoder.lm_head.copy_(state["lm_head.weight"])
+        for index, layer in enumerate(decoder.layers):
+            assert isinstance(layer, DecoderLayer)
+            prefix = f"model.layers.{index}."
+            _fuse_layer(layer, {name: state[prefix + name] for name in _split_layer(layer)})
 
 
 def check_state(config: ModelConfig, state: Mapping[str, Tensor]) -> None:
@@ -155,36 +169,47 @@ def _check_header(data: bytes) -> None:
             raise PeerFault(MALFORMED_RECORD, f"safetensors tensor {name[:80]!r} is not floating point")
 
 
-def _hf_views(decoder: Decoder) -> dict[str, Tensor]:
-    views = {"model.embed_tokens.weight": decoder.embed_tokens.detach()}
-    for index, layer in enumerate(decoder.layers):
-        assert isinstance(layer, DecoderLayer)
-        views |= {f"model.layers.{index}.{name}": view for name, view in _layer_views(layer).items()}
-    views["model.norm.weight"] = decoder.norm.weight.detach()
-    if decoder.lm_head is not None:
-        views["lm_head.weight"] = decoder.lm_head.detach()
-    return views
+_UNFUSED = {
+    "input_layernorm.weight": "input_norm.weight",
+    "self_attn.o_proj.weight": "o_proj.weight",
+    "self_attn.o_proj.bias": "o_proj.bias",
+    "post_attention_layernorm.weight": "mlp_norm.weight",
+    "mlp.down_proj.weight": "down_proj.weight",
+}
+"""Tensors that differ in name only: Hugging Face -> ours."""
 
 
-def _layer_views(layer: DecoderLayer) -> dict[str, Tensor]:
-    num_query, num_kv = layer.num_heads * layer.head_dim, layer.num_kv_heads * layer.head_dim
-    views: dict[str, Tensor] = {
-        "input_layernorm.weight": layer.input_norm.weight,
-        "self_attn.o_proj.weight": layer.o_proj.weight,
-        "post_attention_layernorm.weight": layer.mlp_norm.weight,
-        "mlp.down_proj.weight": layer.down_proj.weight,
-    }
-    gate, up = layer.gate_up_proj.weight.detach().chunk(2)
-    views |= {"mlp.gate_proj.weight": gate, "mlp.up_proj.weight": up}
-    for kind, fused in (("weight", layer.qkv_proj.weight), ("bias", layer.qkv_proj.bias)):
-        if fused is not None:
-            parts = torch.split(fused.detach(), [num_query, num_kv, num_kv])
-            views |= {f"self_attn.{part}_proj.{kind}": view for part, view in zip("qkv", parts, strict=True)}
-    if layer.o_proj.bias is not None:
-        views["self_attn.o_proj.bias"] = layer.o_proj.bias
-    if layer.q_norm is not None and layer.k_norm is not None:
-        views |= {"self_attn.q_norm.weight": layer.q_norm.weight, "self_attn.k_norm.weight": layer.k_norm.weight}
-    return {name: view.detach() for name, view in views.items()}
+def _split_layer(layer: DecoderLayer) -> dict[str, Tensor]:
+    """Our fused tensors -> Hugging Face's, without the layer's prefix."""
+    ours = dict(layer.named_parameters())
+    theirs: dict[str, Tensor] = {name: ours[own] for name, own in _UNFUSED.items() if own in ours}
+    theirs["mlp.gate_proj.weight"], theirs["mlp.up_proj.weight"] = ours["gate_up_proj.weight"].chunk(2)
+    for kind in ("weight", "bias"):
+        if f"qkv_proj.{kind}" in ours:
+            query, key, value = layer.split_heads(ours[f"qkv_proj.{kind}"].unflatten(0, (-1, layer.head_dim)), dim=0)
+            theirs[f"self_attn.q_proj.{kind}"] = pairs_to_halves(query.flatten(0, 1), layer.head_dim)
+            theirs[f"self_attn.k_proj.{kind}"] = pairs_to_halves(key.flatten(0, 1), layer.head_dim)
+            theirs[f"self_attn.v_proj.{kind}"] = value.flatten(0, 1)
+    for norm in ("q_norm", "k_norm"):
+        if f"{norm}.weight" in ours:
+            theirs[f"self_attn.{norm}.weight"] = pairs_to_halves(ours[f"{norm}.weight"], layer.head_dim)
+    return theirs
+
+
+def _fuse_layer(layer: DecoderLayer, theirs: Mapping[str, Tensor]) -> None:
+    """The inverse of `_split_layer`, into the layer's own parameters."""
+    fused = {own: theirs[name] for name, own in _UNFUSED.items() if name in theirs}
+    fused["gate_up_proj.weight"] = torch.cat((theirs["mlp.gate_proj.weight"], theirs["mlp.up_proj.weight"]))
+    for kind in ("weight", "bias"):
+        if f"self_attn.q_proj.{kind}" in theirs:
+            query, key, value = (theirs[f"self_attn.{part}_proj.{kind}"] for part in "qkv")
+            rotated = [pairs_to_neighbours(rows, layer.head_dim) for rows in (query, key)]
+            fused[f"qkv_proj.{kind}"] = torch.cat((*rotated, value))
+    for norm in ("q_norm", "k_norm"):
+        if f"self_attn.{norm}.weight" in theirs:
+            fused[f"{norm}.weight"] = pairs_to_neighbours(theirs[f"self_attn.{norm}.weight"], layer.head_dim)
+    for name, parameter in layer.named_parameters():
+        parameter.copy_(fused[name])
 
 
 def _is_tied_copy(config: ModelConfig, state: Mapping[str, Tensor], name: str) -> bool:

@@ -83,8 +83,8 @@ def uniforms(bits: NDArray[np.int32]) -> NDArray[np.float32]:
 
 def gumbel_noise(keys_N2: NDArray[np.int32], vocab_size: int) -> NDArray[np.float32]:
     """Standard Gumbel noise [N, V] for `N` position keys."""
-    v = uniforms(noise_bits(keys_N2, vocab_size))
-    return -np.log(-np.log1p(-v))
+    exponential: NDArray[np.float32] = -np.log1p(-uniforms(noise_bits(keys_N2, vocab_size)))
+    return -np.log(exponential)
 
 
 def _mix(x: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -16,19 +16,12 @@ from farflung.wire.lease import Lease
 from farflung.wire.rollout import Rollout
 from farflung.wire.rollout_file import read_rollouts
 from farflung.wire.submission import Submission
-from farflung.wire.verdict import Blame, EvidenceBundle, Judgement, Outcome, RejectReason, RewardResult, Verdict
+from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, RejectReason, RewardResult, Verdict
 
 GradeAll = Callable[[Sequence[Rollout]], Sequence[RewardResult]]
 """The validator's own grades, one per rollout and in their order."""
 
 MAX_DETAIL_CHARS = 1000
-
-_OUTCOME_OF_BLAME = {
-    Blame.PEER: Outcome.REJECTED,
-    Blame.NOBODY: Outcome.EXPIRED,
-    Blame.OURS: Outcome.UNJUDGED,
-    Blame.TRANSIENT: Outcome.UNJUDGED,
-}
 
 
 def judge(
@@ -83,7 +76,7 @@ def not_accepted(
     `RejectReason.VALIDATOR_FAULT` is what a validator posts when it failed itself: never accepted, never slashed.
     """
     bundle = EvidenceBundle(submission_digest=submission.digest(), rewards=(), detail=detail[:MAX_DETAIL_CHARS])
-    return _judgement(bundle, _OUTCOME_OF_BLAME[reason.blame], reason, {}, rules, validator, now_ms)
+    return _judgement(bundle, reason.outcome, reason, {}, rules, validator, now_ms)
 
 
 def _read(submission: Submission, data: bytes | None, rules: JudgeRules) -> list[Rollout]:

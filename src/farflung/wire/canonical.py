@@ -53,7 +53,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return record
 
     def digest(self) -> str:
-        """Hex sha256 under this record's domain, over every field except `signature`."""
+        """Hex sha256 under this record's domain, over every field except its own `signature`."""
+        assert self.DOMAIN, f"{type(self).__name__} has no domain: it is never signed or named by its digest"
         body = msgspec.to_builtins(self)
         body.pop("signature", None)
         return tagged_digest(self.DOMAIN, canonical_json(body))

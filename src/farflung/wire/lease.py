@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from farflung.wire.canonical import Record
+from farflung.wire.invariants import require_counts, require_digests, require_names
 
 
 class LeaseRequest(Record, frozen=True, kw_only=True):
@@ -14,6 +15,11 @@ class LeaseRequest(Record, frozen=True, kw_only=True):
     """The version that the node has loaded; the lease is for this one."""
     policy_digest: str
     capability_class: str = "any"
+
+    def __post_init__(self) -> None:
+        require_names(node=self.node, capability_class=self.capability_class)
+        require_counts(policy_version=self.policy_version)
+        require_digests(policy_digest=self.policy_digest)
 
 
 class Lease(Record, frozen=True, kw_only=True):
@@ -44,6 +50,17 @@ class Lease(Record, frozen=True, kw_only=True):
     expires_at_ms: int
     signature: str = ""
 
+    def __post_init__(self) -> None:
+        require_digests(pool_digest=self.pool_digest, policy_digest=self.policy_digest, draw_seed=self.draw_seed)
+        require_names(lease_id=self.lease_id, node=self.node, capability_class=self.capability_class)
+        require_counts(slot=self.slot, attempt=self.attempt, policy_version=self.policy_version)
+        require_counts(issued_at_ms=self.issued_at_ms)
+        require_counts(at_least=self.issued_at_ms, expires_at_ms=self.expires_at_ms)
+        for field in ("task_indices", "target_lengths"):
+            require_counts(**{field: min(getattr(self, field), default=-1)})
+        if len(self.task_indices) != len(self.target_lengths):
+            raise ValueError(f"{len(self.task_indices)} tasks but {len(self.target_lengths)} target lengths")
+
 
 class Forfeit(Record, frozen=True, kw_only=True):
     """A node gives a lease back; the slot goes to another node with other draws."""
@@ -55,3 +72,6 @@ class Forfeit(Record, frozen=True, kw_only=True):
     lease_id: str
     reason: str = ""
     signature: str = ""
+
+    def __post_init__(self) -> None:
+        require_names(node=self.node, lease_id=self.lease_id)

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from farflung.wire.batch import BatchRecord
 from farflung.wire.canonical import Record, canonical_json, tagged_digest
+from farflung.wire.invariants import require_counts, require_digests, require_names
 
 
 class Chunk(Record, frozen=True, kw_only=True):
@@ -12,6 +13,10 @@ class Chunk(Record, frozen=True, kw_only=True):
     index: int
     num_bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        require_counts(index=self.index, num_bytes=self.num_bytes)
+        require_digests(sha256=self.sha256)
 
 
 class ManifestFile(Record, frozen=True, kw_only=True):
@@ -22,11 +27,20 @@ class ManifestFile(Record, frozen=True, kw_only=True):
     """Of the whole file."""
     chunks: tuple[Chunk, ...]
 
+    def __post_init__(self) -> None:
+        require_names(name=self.name)
+        require_counts(num_bytes=self.num_bytes)
+        require_digests(sha256=self.sha256)
+
 
 class TensorEntry(Record, frozen=True, kw_only=True):
     name: str
     dtype: str
     shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        require_names(name=self.name, dtype=self.dtype)
+        require_counts(shape=min(self.shape, default=0))
 
 
 class Manifest(Record, frozen=True, kw_only=True):
@@ -49,6 +63,14 @@ class Manifest(Record, frozen=True, kw_only=True):
     previous_digest: str = ""
     """Digest of the previous version's manifest; empty for the first."""
     signature: str = ""
+
+    def __post_init__(self) -> None:
+        require_digests(pool_digest=self.pool_digest, policy_digest=self.policy_digest)
+        if self.previous_digest:
+            require_digests(previous_digest=self.previous_digest)
+        require_counts(policy_version=self.policy_version, optimizer_step=self.optimizer_step)
+        require_counts(published_at_ms=self.published_at_ms)
+        require_counts(at_least=self.published_at_ms, expires_at_ms=self.expires_at_ms)
 
 
 class Publication(Record, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from farflung.wire.canonical import Record
+from farflung.wire.invariants import require_counts, require_finite, require_names
 
 
 class Role(StrEnum):
@@ -34,6 +35,12 @@ class Heartbeat(Record, frozen=True, kw_only=True):
     """Completion tokens sampled (worker), judged (validator) or trained on (trainer) since start."""
     tokens_per_s: float = 0.0
     """Recent rate while busy."""
+
+    def __post_init__(self) -> None:
+        require_names(node=self.node)
+        require_counts(at_least=-1, policy_version=self.policy_version)
+        require_counts(tokens=self.tokens)
+        require_finite("times and rates", (self.busy_s, self.idle_s, self.cpu_s, self.tokens_per_s))
 
 
 class NodeStatus(Record, frozen=True, kw_only=True):

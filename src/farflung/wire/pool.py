@@ -2,7 +2,8 @@
 
 from typing import ClassVar, Literal
 
-from farflung.wire.canonical import Record
+from farflung.wire.canonical import MAX_EXACT_JSON_INT, Record
+from farflung.wire.invariants import require_counts, require_digests, require_finite, require_names
 
 EnvArg = str | int | float | bool
 
@@ -19,6 +20,14 @@ class EnvironmentSpec(Record, frozen=True, kw_only=True):
     num_tasks: int
     target_lengths: tuple[int, ...] = ()
     """Thinking budgets that leases may ask for, tokens or steps as the environment defines; empty = none."""
+
+    def __post_init__(self) -> None:
+        require_names(name=self.name)
+        require_counts(at_least=1, num_tasks=self.num_tasks)
+        require_counts(target_lengths=min(self.target_lengths, default=0))
+        for name, value in self.args.items():
+            if isinstance(value, int) and abs(value) > MAX_EXACT_JSON_INT:
+                raise ValueError(f"argument {name} is {value}: write integers from 2**53 on as text")
 
 
 class PoolSpec(Record, frozen=True, kw_only=True):
@@ -50,3 +59,22 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     """Leases of one slot before it ends."""
     max_file_bytes: int
     """Largest rollout file that is accepted."""
+
+    def __post_init__(self) -> None:
+        require_names(name=self.name)
+        require_digests(tokenizer_digest=self.tokenizer_digest, model_config_digest=self.model_config_digest)
+        require_counts(max_staleness=self.max_staleness)
+        require_counts(
+            at_least=1,
+            group_size=self.group_size,
+            groups_per_slot=self.groups_per_slot,
+            groups_per_batch=self.groups_per_batch,
+            max_outstanding_groups=self.max_outstanding_groups,
+            max_prompt_tokens=self.max_prompt_tokens,
+            max_completion_tokens=self.max_completion_tokens,
+            max_attempts=self.max_attempts,
+            max_file_bytes=self.max_file_bytes,
+        )
+        require_finite("temperature and lease_s", (self.temperature, self.lease_s))
+        if self.temperature <= 0 or self.lease_s <= 0:
+            raise ValueError(f"temperature {self.temperature}, lease_s {self.lease_s}: both must be above 0")

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from farflung.wire.canonical import Record
+from farflung.wire.invariants import require_counts, require_digests, require_names
 from farflung.wire.lease import Lease
 
 
@@ -15,6 +16,10 @@ class UploadTicket(Record, frozen=True, kw_only=True):
     key: str
     max_bytes: int
     expires_at_ms: int
+
+    def __post_init__(self) -> None:
+        require_names(lease_id=self.lease_id, key=self.key)
+        require_counts(max_bytes=self.max_bytes, expires_at_ms=self.expires_at_ms)
 
 
 class Submission(Record, frozen=True, kw_only=True):
@@ -42,6 +47,12 @@ class Submission(Record, frozen=True, kw_only=True):
     """Completion tokens, for throughput figures; checked against the file."""
     signature: str = ""
 
+    def __post_init__(self) -> None:
+        require_digests(pool_digest=self.pool_digest, policy_digest=self.policy_digest, file_digest=self.file_digest)
+        require_names(node=self.node, lease_id=self.lease_id, file_key=self.file_key)
+        require_counts(slot=self.slot, attempt=self.attempt, policy_version=self.policy_version)
+        require_counts(file_bytes=self.file_bytes, num_rollouts=self.num_rollouts, num_tokens=self.num_tokens)
+
 
 class Receipt(Record, frozen=True, kw_only=True):
     """The coordinator's promise that the submission will be judged by `deadline_ms`."""
@@ -55,6 +66,11 @@ class Receipt(Record, frozen=True, kw_only=True):
     received_at_ms: int
     deadline_ms: int
     signature: str = ""
+
+    def __post_init__(self) -> None:
+        require_digests(submission_digest=self.submission_digest)
+        require_counts(sequence=self.sequence, epoch=self.epoch, received_at_ms=self.received_at_ms)
+        require_counts(at_least=self.received_at_ms, deadline_ms=self.deadline_ms)
 
 
 class Assignment(Record, frozen=True, kw_only=True):

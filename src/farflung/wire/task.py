@@ -3,6 +3,7 @@
 from typing import Literal
 
 from farflung.wire.canonical import Record
+from farflung.wire.invariants import require_counts, require_names
 
 
 class Message(Record, frozen=True, kw_only=True):
@@ -19,3 +20,7 @@ class Task(Record, frozen=True, kw_only=True):
     answer: str
     target_length: int = 0
     """Thinking budget told in the prompt; 0 = none."""
+
+    def __post_init__(self) -> None:
+        require_names(env=self.env, task_id=self.task_id)
+        require_counts(target_length=self.target_length)

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from farflung.wire.canonical import Record
+from farflung.wire.invariants import require_counts, require_digests, require_finite, require_names
 
 
 class Blame(StrEnum):
@@ -56,6 +57,13 @@ class RejectReason(StrEnum):
             return Blame.OURS
         return Blame.PEER
 
+    @property
+    def outcome(self) -> Outcome:
+        """The only outcome that this reason can have: nobody is rejected for what was not their fault."""
+        if self.blame is Blame.PEER:
+            return Outcome.REJECTED
+        return Outcome.EXPIRED if self.blame is Blame.NOBODY else Outcome.UNJUDGED
+
 
 class RewardResult(Record, frozen=True, kw_only=True):
     """The validator's own grade of one rollout."""
@@ -64,8 +72,15 @@ class RewardResult(Record, frozen=True, kw_only=True):
     sample: int
     reward: float | None
     """None = cannot be graded: no gradient, no place in the group's mean."""
+    correct: float | None = None
+    """1 if the task itself was solved, without shaping; None = the environment does not say."""
     components: dict[str, float] = {}
     """Named parts, for metrics, e.g. {"answer": 1.0, "length": -0.2}."""
+
+    def __post_init__(self) -> None:
+        require_counts(group=self.group, sample=self.sample)
+        require_finite("reward", () if self.reward is None else (self.reward,))
+        require_finite("components", self.components.values())
 
 
 class EvidenceBundle(Record, frozen=True, kw_only=True):
@@ -78,6 +93,9 @@ class EvidenceBundle(Record, frozen=True, kw_only=True):
     rewards: tuple[RewardResult, ...]
     detail: str = ""
     """For a rejection: the check and the offending value."""
+
+    def __post_init__(self) -> None:
+        require_digests(submission_digest=self.submission_digest)
 
 
 class Verdict(Record, frozen=True, kw_only=True):
@@ -96,6 +114,19 @@ class Verdict(Record, frozen=True, kw_only=True):
     judged_at_ms: int
     signature: str = ""
 
+    def __post_init__(self) -> None:
+        require_digests(
+            pool_digest=self.pool_digest,
+            submission_digest=self.submission_digest,
+            evidence_digest=self.evidence_digest,
+        )
+        require_names(validator=self.validator)
+        require_finite("measured", self.measured.values())
+        require_counts(judged_at_ms=self.judged_at_ms)
+        expected = Outcome.ACCEPTED if self.reason is None else self.reason.outcome
+        if self.outcome is not expected:
+            raise ValueError(f"outcome {self.outcome} for reason {self.reason}: it must be {expected}")
+
 
 class Judgement(Record, frozen=True, kw_only=True):
     """What a validator posts: the verdict and the bundle that its `evidence_digest` names."""
@@ -104,6 +135,14 @@ class Judgement(Record, frozen=True, kw_only=True):
 
     verdict: Verdict
     evidence: EvidenceBundle
+
+    def __post_init__(self) -> None:
+        if self.verdict.submission_digest != self.evidence.submission_digest:
+            raise ValueError(
+                f"evidence on {self.evidence.submission_digest}, verdict on {self.verdict.submission_digest}"
+            )
+        if self.verdict.evidence_digest != self.evidence.digest():
+            raise ValueError(f"the verdict rests on evidence {self.verdict.evidence_digest}, not on this")
 
 
 class SlotState(StrEnum):

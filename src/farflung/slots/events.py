@@ -1,0 +1,87 @@
+"""What happens to slots: the events that the ledger steps on, in the form in which they are logged.
+
+An event is a fact with its time, decided before it is written down; replaying the facts gives the same ledger. This
+module does not know which facts are possible when (`slots.lifecycle`).
+"""
+
+from farflung.wire.batch import BatchRecord
+from farflung.wire.canonical import Record
+from farflung.wire.lease import Lease
+from farflung.wire.submission import Receipt, Submission
+from farflung.wire.verdict import Verdict
+
+
+class VersionPublished(Record, frozen=True, kw_only=True):
+    """A version is the newest from now on; what falls out of the staleness window ends."""
+
+    policy_version: int
+    policy_digest: str
+
+
+class BatchRecorded(Record, frozen=True, kw_only=True):
+    """Accepted slots were trained on, or will never be. Comes before the `VersionPublished` that it made."""
+
+    batch: BatchRecord
+
+
+class LeaseGranted(Record, frozen=True, kw_only=True):
+    """A new slot (attempt 0), or a vacant one again, belongs to a node until the lease expires."""
+
+    lease: Lease
+
+
+class LeaseExpired(Record, frozen=True, kw_only=True):
+    """The node was too slow, or fell silent."""
+
+    slot: int
+    at_ms: int
+    reason: str
+
+
+class Forfeited(Record, frozen=True, kw_only=True):
+    """The node gave the lease back."""
+
+    slot: int
+    at_ms: int
+    reason: str
+
+
+class Submitted(Record, frozen=True, kw_only=True):
+    """The node handed its work in and has the receipt."""
+
+    submission: Submission
+    receipt: Receipt
+
+
+class VerdictRecorded(Record, frozen=True, kw_only=True):
+    """A validator judged, or (outcome `unjudged`) could not."""
+
+    slot: int
+    verdict: Verdict
+
+
+class JudgingLapsed(Record, frozen=True, kw_only=True):
+    """A validator took the submission and was not heard of in time."""
+
+    slot: int
+    validator: str
+
+
+class SlotClosed(Record, frozen=True, kw_only=True):
+    """Nobody will take this vacant slot any more, or nobody was able to judge this submission."""
+
+    slot: int
+    reason: str
+
+
+Event = (
+    VersionPublished
+    | BatchRecorded
+    | LeaseGranted
+    | LeaseExpired
+    | Forfeited
+    | Submitted
+    | VerdictRecorded
+    | JudgingLapsed
+    | SlotClosed
+)

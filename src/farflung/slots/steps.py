@@ -1,0 +1,187 @@
+"""What each event changes: the slots as they will be, or `IllegalEvent`. Nothing is changed here.
+
+Rules that the table of `slots.lifecycle` cannot hold, because they look at more than one slot or at the pool's rules:
+one open lease per node, new slots only for the newest version and within capacity, consecutive versions and slots,
+attempts, the staleness window, and that a batch takes accepted slots once.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from farflung.slots import events
+from farflung.slots.events import Event
+from farflung.slots.lifecycle import IllegalEvent, Slot, check_transition
+from farflung.slots.table import SlotTable
+from farflung.wire.batch import BatchRecord
+from farflung.wire.verdict import Outcome, RejectReason, SlotState
+
+STALE = "stale"
+"""Drop reason: accepted, and then not used before its version left the window."""
+LEASE_FORFEITED = "lease_forfeited"
+"""Why a slot is vacant or ended; `LeaseExpired` brings its own reason."""
+
+STATE_AFTER = {
+    Outcome.ACCEPTED: SlotState.ACCEPTED,
+    Outcome.REJECTED: SlotState.REJECTED,
+    Outcome.EXPIRED: SlotState.EXPIRED,
+    Outcome.UNJUDGED: SlotState.SUBMITTED,
+}
+
+
+def changes(table: SlotTable, event: Event) -> Sequence[Slot]:
+    """The slots that the event touches, in the order in which they become final.
+
+    Raises:
+        IllegalEvent: the event cannot happen now.
+    """
+    match event:
+        case events.VersionPublished():
+            return _published(table, event.policy_version)
+        case events.BatchRecorded():
+            return _recorded(table, event.batch)
+        case events.LeaseGranted():
+            return [_granted(table, event)]
+        case events.LeaseExpired():
+            return [_lost(table, event, event.reason)]
+        case events.Forfeited():
+            return [_lost(table, event, LEASE_FORFEITED)]
+        case events.Submitted():
+            return [_handed_in(table, event)]
+        case events.VerdictRecorded():
+            return [_judged(table, event)]
+        case events.JudgingLapsed():
+            slot = _existing(table, event, event.slot)
+            return [replace(slot, failed_validators=(*slot.failed_validators, event.validator))]
+        case events.SlotClosed():
+            return [_closed(_existing(table, event, event.slot), event.reason)]
+        case _:
+            assert_never(event)
+
+
+def batch_problem(table: SlotTable, batch: BatchRecord) -> str | None:
+    """Why this batch cannot be recorded, in a sentence; None when it can.
+
+    A drop of a slot that was already dropped, or that ended otherwise, is no problem: the trainer may not know yet.
+    """
+    taken: set[int] = set()
+    for item in batch.items:
+        slot = table.slot(item.slot)
+        if item.slot in taken:
+            return f"slot {item.slot} is listed twice"
+        if slot is None or not slot.is_ready or slot.submission is None:
+            return f"slot {item.slot} is {_standing(slot)}: only accepted slots can be trained on, and only once"
+        if (item.submission_digest, item.file_digest) != (slot.submission.digest(), slot.submission.file_digest):
+            return f"slot {item.slot} was accepted with another submission than {item.submission_digest}"
+        if not set(item.groups_trained) <= set(range(table.rules.groups_per_slot)):
+            return f"slot {item.slot} has {table.rules.groups_per_slot} groups, the batch lists {item.groups_trained}"
+        taken.add(item.slot)
+    for drop in batch.drops:
+        slot = table.slot(drop.slot)
+        if drop.slot in taken:
+            return f"slot {drop.slot} is listed twice"
+        if drop.slot >= table.next_slot or (slot is not None and not slot.is_final):
+            return f"slot {drop.slot} is {_standing(slot)}: only a slot that ended can be dropped"
+        taken.add(drop.slot)
+    return None
+
+
+def _existing(table: SlotTable, event: Event, number: int) -> Slot:
+    """The slot, in a state in which the event can happen."""
+    slot = table.slot(number)
+    if slot is None:
+        raise IllegalEvent(f"{type(event).__name__} on slot {number}, which is unknown or forgotten")
+    check_transition(slot.state, type(event))
+    return slot
+
+
+def _published(table: SlotTable, version: int) -> list[Slot]:
+    if version != table.newest + 1:
+        raise IllegalEvent(f"version {version} published after {table.newest}: versions are consecutive")
+    changed: list[Slot] = []
+    for slot in table.slots():
+        if version - slot.policy_version <= table.rules.max_staleness:
+            break  # slot order is version order
+        if slot.is_ready:
+            changed.append(replace(slot, is_spent=True, reason=STALE))
+        elif slot.state is SlotState.VACANT:
+            changed.append(_closed(slot, slot.reason))
+        elif slot.state is SlotState.SUBMITTED:
+            changed.append(_closed(slot, RejectReason.VERSION_WINDOW))
+    return changed
+
+
+def _recorded(table: SlotTable, batch: BatchRecord) -> list[Slot]:
+    problem = batch_problem(table, batch)
+    if problem is not None:
+        raise IllegalEvent(problem)
+    reasons = {item.slot: "" for item in batch.items} | {drop.slot: drop.reason for drop in batch.drops}
+    named = [(table.slot(number), reason) for number, reason in reasons.items()]
+    return [replace(slot, is_spent=True, reason=reason) for slot, reason in named if slot is not None and slot.is_ready]
+
+
+def _granted(table: SlotTable, event: events.LeaseGranted) -> Slot:
+    lease = event.lease
+    holding = table.leased_to(lease.node)
+    if holding is not None:
+        raise IllegalEvent(f"{lease.node} already holds slot {holding.slot}: one open lease per node")
+    if table.versions.get(lease.policy_version) != lease.policy_digest:
+        raise IllegalEvent(f"lease of version {lease.policy_version} with unknown digest {lease.policy_digest}")
+    slot = table.slot(lease.slot)
+    if slot is not None:
+        check_transition(slot.state, type(event))
+        if lease.attempt != slot.lease.attempt + 1 or lease.policy_version != slot.policy_version:
+            raise IllegalEvent(f"slot {slot.slot}: attempt {lease.attempt} of version {lease.policy_version}")
+        return replace(slot, state=SlotState.LEASED, lease=lease)
+    if (lease.slot, lease.attempt, lease.policy_version) != (table.next_slot, 0, table.newest):
+        raise IllegalEvent(f"new slot {lease.slot}: attempt {lease.attempt} of version {lease.policy_version}")
+    if not table.has_capacity:
+        raise IllegalEvent(f"new slot {lease.slot} with {table.outstanding_groups} groups outstanding")
+    return Slot(slot=lease.slot, state=SlotState.LEASED, lease=lease)
+
+
+def _lost(table: SlotTable, event: events.LeaseExpired | events.Forfeited, reason: str) -> Slot:
+    """The lease ended without work; the slot is vacant, or over when no attempt or no version is left."""
+    slot = _existing(table, event, event.slot)
+    vacant = replace(
+        slot,
+        state=SlotState.VACANT,
+        lost_by=(*slot.lost_by, slot.lease.node),
+        was_forfeited=isinstance(event, events.Forfeited),
+        vacant_since_ms=event.at_ms,
+        reason=reason,
+    )
+    has_attempts = slot.lease.attempt + 1 < table.rules.max_attempts
+    return vacant if has_attempts and table.is_in_window(slot.policy_version) else _closed(vacant, reason)
+
+
+def _handed_in(table: SlotTable, event: events.Submitted) -> Slot:
+    slot = _existing(table, event, event.submission.slot)
+    if event.submission.lease_id != slot.lease.lease_id:
+        raise IllegalEvent(f"slot {slot.slot}: submission of lease {event.submission.lease_id}")
+    submitted = replace(slot, state=SlotState.SUBMITTED, submission=event.submission, receipt=event.receipt)
+    if table.is_in_window(slot.policy_version):
+        return submitted
+    return _closed(submitted, RejectReason.VERSION_WINDOW)
+
+
+def _judged(table: SlotTable, event: events.VerdictRecorded) -> Slot:
+    slot, verdict = _existing(table, event, event.slot), event.verdict
+    if slot.submission is None or verdict.submission_digest != slot.submission.digest():
+        raise IllegalEvent(f"slot {slot.slot}: verdict on submission {verdict.submission_digest}")
+    if verdict.outcome is Outcome.UNJUDGED:
+        return replace(slot, failed_validators=(*slot.failed_validators, verdict.validator))
+    return replace(slot, state=STATE_AFTER[verdict.outcome], verdict=verdict, reason=verdict.reason or "")
+
+
+def _closed(slot: Slot, reason: str) -> Slot:
+    """A vacant or submitted slot that ends without a verdict."""
+    state = SlotState.FORFEITED if slot.submission is None and slot.was_forfeited else SlotState.EXPIRED
+    return replace(slot, state=state, reason=reason)
+
+
+def _standing(slot: Slot | None) -> str:
+    if slot is None:
+        return "unknown or forgotten"
+    return f"{slot.state}{' and already used or dropped' if slot.is_spent else ''}"

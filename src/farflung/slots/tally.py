@@ -1,0 +1,45 @@
+"""Counters over the whole run, which outlive the slots that they counted."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from farflung.wire.canonical import Record
+
+MAX_REASONS = 64
+"""Distinct drop reasons that are counted apart; a trainer's or validator's further inventions count as `other`."""
+OTHER = "other"
+WITHOUT_GRADIENT = "groups_without_gradient"
+"""Groups of consumed slots that were not trained on: all rewards equal, or no grade."""
+
+
+class Tally(Record, frozen=True, kw_only=True):
+    """What became of the slots so far."""
+
+    final: dict[str, int] = {}
+    """Final `SlotState` -> slots."""
+    drops: dict[str, int] = {}
+    """Reason -> slots, or groups for `groups_without_gradient`, that were not trained on."""
+    tokens_submitted: int = 0
+    """Completion tokens, as claimed by submissions."""
+    tokens_accepted: int = 0
+
+    def with_final(self, state: str) -> "Tally":
+        return replace(self, final=_plus(self.final, state, 1))
+
+    def with_drop(self, reason: str, count: int = 1) -> "Tally":
+        if count == 0:
+            return self
+        known = reason in self.drops or len(self.drops) < MAX_REASONS
+        return replace(self, drops=_plus(self.drops, reason if known else OTHER, count))
+
+    def with_tokens(self, *, submitted: int = 0, accepted: int = 0) -> "Tally":
+        return replace(
+            self,
+            tokens_submitted=self.tokens_submitted + submitted,
+            tokens_accepted=self.tokens_accepted + accepted,
+        )
+
+
+def _plus(counts: Mapping[str, int], key: str, count: int) -> dict[str, int]:
+    return {**counts, key: counts.get(key, 0) + count}

@@ -19,21 +19,8 @@ from torch import Tensor, nn
 from farflung.errors import OurFault
 from farflung.model.config import ModelConfig
 from farflung.model.layout import SequenceLayout
+from farflung.model.norm import RMSNorm
 from farflung.model.rope import RopeTable, apply_rope_
-
-
-class RMSNorm(nn.Module):
-    """`x / sqrt(mean(x^2) + eps) * weight`, at least in float32."""
-
-    def __init__(self, size: int, eps: float, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size, dtype=dtype))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-        scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
-        return self.weight * scaled.to(x.dtype)
 
 
 class Projection(nn.Module):
@@ -62,7 +49,8 @@ class DecoderLayer(nn.Module):
         self.k_norm = RMSNorm(config.head_dim, eps, dtype) if config.qk_norm else None
         self.o_proj = Projection(config.num_heads * config.head_dim, size, dtype, bias=config.attention_output_bias)
         self.mlp_norm = RMSNorm(size, eps, dtype)
-        self.gate_up_proj = Projection(size, 2 * config.intermediate_size, dtype)
+        self.gate_proj = Projection(size, config.intermediate_size, dtype)
+        self.up_proj = Projection(size, config.intermediate_size, dtype)
         self.down_proj = Projection(config.intermediate_size, size, dtype)
 
     def heads(self, hidden_ND: Tensor, rotation_Nc: Tensor) -> Tensor:
@@ -86,8 +74,9 @@ class DecoderLayer(nn.Module):
 
     def mlp(self, hidden_ND: Tensor) -> Tensor:
         """Residual stream plus the gated MLP."""
-        gate, up = self.gate_up_proj(self.mlp_norm(hidden_ND)).chunk(2, dim=-1)
-        residual: Tensor = hidden_ND + self.down_proj(F.silu(gate) * up)
+        # Two products, not one fused: the halves of a fused result are strided, and its gradient is a copy of both.
+        normed_ND = self.mlp_norm(hidden_ND)
+        residual: Tensor = hidden_ND + self.down_proj(F.silu(self.gate_proj(normed_ND)) * self.up_proj(normed_ND))
         return residual
 
     def attend(self, heads_NHd: Tensor, layout: SequenceLayout) -> Tensor:

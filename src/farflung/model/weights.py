@@ -1,6 +1,6 @@
 """A decoder's tensors under their Hugging Face names, in and out, as safetensors bytes.
 
-The decoder fuses q, k, v and gate, up, and orders rotary pairs its own way; this module alone translates. Published
+The decoder fuses q, k, v and orders rotary pairs its own way; this module alone translates. Published
 bf16 weights are the policy; float32 masters belong to the trainer alone: `publishable_state(masters)` is what
 everybody else computes with.
 Knows no files and no optimizer.
@@ -174,6 +174,8 @@ _UNFUSED = {
     "self_attn.o_proj.weight": "o_proj.weight",
     "self_attn.o_proj.bias": "o_proj.bias",
     "post_attention_layernorm.weight": "mlp_norm.weight",
+    "mlp.gate_proj.weight": "gate_proj.weight",
+    "mlp.up_proj.weight": "up_proj.weight",
     "mlp.down_proj.weight": "down_proj.weight",
 }
 """Tensors that differ in name only: Hugging Face -> ours."""
@@ -183,7 +185,6 @@ def _split_layer(layer: DecoderLayer) -> dict[str, Tensor]:
     """Our fused tensors -> Hugging Face's, without the layer's prefix."""
     ours = dict(layer.named_parameters())
     theirs: dict[str, Tensor] = {name: ours[own] for name, own in _UNFUSED.items() if own in ours}
-    theirs["mlp.gate_proj.weight"], theirs["mlp.up_proj.weight"] = ours["gate_up_proj.weight"].chunk(2)
     for kind in ("weight", "bias"):
         if f"qkv_proj.{kind}" in ours:
             query, key, value = layer.split_heads(ours[f"qkv_proj.{kind}"].unflatten(0, (-1, layer.head_dim)), dim=0)
@@ -199,7 +200,6 @@ def _split_layer(layer: DecoderLayer) -> dict[str, Tensor]:
 def _fuse_layer(layer: DecoderLayer, theirs: Mapping[str, Tensor]) -> None:
     """The inverse of `_split_layer`, into the layer's own parameters."""
     fused = {own: theirs[name] for name, own in _UNFUSED.items() if name in theirs}
-    fused["gate_up_proj.weight"] = torch.cat((theirs["mlp.gate_proj.weight"], theirs["mlp.up_proj.weight"]))
     for kind in ("weight", "bias"):
         if f"self_attn.q_proj.{kind}" in theirs:
             query, key, value = (theirs[f"self_attn.{part}_proj.{kind}"] for part in "qkv")

@@ -1,0 +1,13 @@
+"""Which ids a policy may draw; the same set in engine, trainer and verifier."""
+
+from farflung.model.config import ModelConfig
+from farflung.model.tokenizer import Tokenizer
+
+
+def never_drawn(tokenizer: Tokenizer, config: ModelConfig) -> tuple[int, ...]:
+    """Ids without a meaning in a completion, ascending: reserved ones, and rows of the embedding beyond the tokenizer.
+
+    End-of-sequence ids are never among them.
+    """
+    padding_rows = range(tokenizer.vocab_size, config.vocab_size)
+    return tuple(sorted({*tokenizer.reserved_token_ids, *padding_rows} - set(config.eos_token_ids)))

@@ -40,6 +40,7 @@ class Environment(Protocol):
 
         Raises:
             IndexError: index outside the split.
+            ValueError: a target length that is neither 0 nor in `target_lengths`.
         """
         ...
 

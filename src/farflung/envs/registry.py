@@ -1,0 +1,59 @@
+"""Environments by name.
+
+    built in                   sort-digits, mod-sum, arithmetic, reverse-text
+    reasoning-gym:<data set>   any data set of that library that can be graded safely (`envs.reasoning_gym`)
+    anything else              an installed package's entry point in the group `farflung.environments`
+
+A name never makes this process import a module that the operator has not installed as an environment: pool rules come
+from elsewhere. This module does not know what an environment does.
+"""
+
+import difflib
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+
+from farflung.envs import reasoning_gym
+from farflung.envs.arithmetic import Arithmetic
+from farflung.envs.base import Environment, EnvironmentFactory
+from farflung.envs.mod_sum import ModSum
+from farflung.envs.reverse_text import ReverseText
+from farflung.envs.sort_digits import SortDigits
+from farflung.errors import UserError
+from farflung.wire.pool import EnvArg
+
+ENTRY_POINT_GROUP = "farflung.environments"
+
+BUILT_IN: Mapping[str, EnvironmentFactory] = {
+    SortDigits.name: SortDigits,
+    ModSum.name: ModSum,
+    Arithmetic.name: Arithmetic,
+    ReverseText.name: ReverseText,
+}
+
+
+def load_environment(name: str, seed: int, args: Mapping[str, EnvArg]) -> Environment:
+    """The environment called `name`; the same name, seed and arguments give the same tasks on every machine.
+
+    Raises:
+        UserError: unknown name (with the closest and the list), or a wrong argument (with value, rule and fix).
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name](seed, args)
+    if name.startswith(reasoning_gym.PREFIX):
+        return reasoning_gym.ReasoningGym(name.removeprefix(reasoning_gym.PREFIX), seed, args)
+    installed = _installed()
+    if name in installed:
+        factory: EnvironmentFactory = installed[name].load()
+        return factory(seed, args)
+    raise UserError(_unknown(name, [*BUILT_IN, *installed]))
+
+
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    choices = [*known, f"{reasoning_gym.PREFIX}<data set>"]
+    close = difflib.get_close_matches(name.lower().replace("_", "-"), choices, n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    return f'unknown environment "{name}"; {meant}known: {", ".join(choices)}'

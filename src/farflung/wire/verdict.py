@@ -79,7 +79,7 @@ class RewardResult(Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         require_counts(group=self.group, sample=self.sample)
-        require_finite("reward", () if self.reward is None else (self.reward,))
+        require_finite("reward or correct", (value for value in (self.reward, self.correct) if value is not None))
         require_finite("components", self.components.values())
 
 

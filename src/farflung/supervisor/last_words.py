@@ -18,7 +18,7 @@ def how_it_ended(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    hint = " (by hand, or by the system for want of memory)" if name == "SIGKILL" else ""
+    hint = " (out of memory?)" if name == "SIGKILL" else ""
     return f"was killed by {name}{hint}"
 
 

@@ -97,17 +97,29 @@ def read_metrics(path: Path) -> list[MetricsRow]:
     return MetricsTail(path).poll()
 
 
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Every readable object of a file of JSON lines, with or without a `kind`."""
+    try:
+        return _objects(path.read_bytes())
+    except FileNotFoundError:
+        return []
+
+
 def parse_rows(data: bytes) -> list[MetricsRow]:
     """Rows of JSON lines; what is not an object with a `kind` is skipped."""
-    rows = []
+    return [row for row in _objects(data) if "kind" in row]
+
+
+def _objects(data: bytes) -> list[dict[str, Any]]:
+    objects = []
     for line in data.splitlines():
         try:
-            row = json.loads(line)
+            value = json.loads(line)
         except ValueError:
             continue
-        if isinstance(row, dict) and "kind" in row:
-            rows.append(row)
-    return rows
+        if isinstance(value, dict):
+            objects.append(value)
+    return objects
 
 
 def _finite(value: MetricValue) -> MetricValue:

@@ -1,0 +1,102 @@
+"""The figures of a whole run: what `summary.json` says."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from farflung.cli.report.usage import Usage
+from farflung.cli.view.state import merged_drops
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """Keys of `summary.json`, all always there; null where a run was too short to have the figure."""
+
+    initial_accuracy: float | None
+    """Share of held-out tasks solved by the first version, 0 to 1."""
+    final_accuracy: float | None
+    """The same by the last version that was evaluated."""
+    eval_tasks: int
+    """Held-out tasks of an evaluation, one rollout each."""
+    versions: int
+    """Policy versions published by training, the first policy not counted."""
+    optimizer_steps: int
+    wall_s: float
+    """Seconds from start to end, over all sessions of a run that was continued."""
+    cpu_s: float
+    """CPU seconds of all processes on this machine."""
+    staleness_mean: float | None
+    """Versions between sampling and training, mean over the groups trained on."""
+    staleness_max: int | None
+    trainer_idle_ratio: float | None
+    """Share of its time that the trainer waited for rollouts, 0 to 1."""
+    worker_idle_ratio: float | None
+    """Share of their time that the workers waited for a policy, a lease or a receipt, 0 to 1."""
+    tokens_generated: int
+    """Completion tokens submitted."""
+    tokens_accepted: int
+    """Completion tokens of accepted submissions."""
+    tokens_trained: int
+    """Completion tokens that carried a gradient."""
+    drops: dict[str, int]
+    """Reason -> slots, submissions or groups that were not trained on."""
+    seed: int
+    config_digest: str
+    """Hex digest of the resolved configuration."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def summarize(metrics: Iterable[Mapping[str, Any]], usage: Usage, *, seed: int, config_digest: str) -> Summary:
+    """Fold the rows of metrics.jsonl and the account of usage.
+
+    Of several rows for one version (a run that was continued) the last counts.
+    """
+    rows = list(metrics)
+    train = _by_version(rows, "train")
+    evals = [row for row in _by_version(rows, "eval") if row.get("accuracy") is not None]
+    return Summary(
+        initial_accuracy=float(evals[0]["accuracy"]) if evals else None,
+        final_accuracy=float(evals[-1]["accuracy"]) if evals else None,
+        eval_tasks=int(evals[-1].get("num_tasks") or 0) if evals else 0,
+        versions=len(train),
+        optimizer_steps=max((int(row.get("step") or 0) for row in train), default=0) or len(train),
+        wall_s=usage.wall_s,
+        cpu_s=usage.cpu_s,
+        staleness_mean=_staleness_mean(train),
+        staleness_max=max(
+            (int(row["staleness/max"]) for row in train if row.get("staleness/max") is not None), default=None
+        ),
+        trainer_idle_ratio=usage.idle_ratio("trainer"),
+        worker_idle_ratio=usage.idle_ratio("worker"),
+        tokens_generated=usage.tokens_generated,
+        tokens_accepted=usage.tokens_accepted,
+        tokens_trained=sum(int(row.get("num_tokens") or 0) for row in train),
+        drops=merged_drops(usage.drops, train),
+        seed=seed,
+        config_digest=config_digest,
+    )
+
+
+def staleness_histogram(train: Iterable[Mapping[str, Any]]) -> dict[int, int]:
+    """Staleness -> groups trained on, over the whole run, ascending."""
+    counts: dict[int, int] = {}
+    for row in train:
+        for staleness, count in (row.get("staleness/histogram") or {}).items():
+            counts[int(staleness)] = counts.get(int(staleness), 0) + int(count)
+    return dict(sorted(counts.items()))
+
+
+def _by_version(rows: Iterable[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
+    by_version = {int(row["version"]): row for row in rows if row["kind"] == kind and row.get("version") is not None}
+    return [by_version[version] for version in sorted(by_version)]
+
+
+def _staleness_mean(train: list[Mapping[str, Any]]) -> float | None:
+    counts = staleness_histogram(train)
+    num_groups = sum(counts.values())
+    if num_groups:
+        return sum(staleness * count for staleness, count in counts.items()) / num_groups
+    means = [float(row["staleness/mean"]) for row in train if row.get("staleness/mean") is not None]
+    return sum(means) / len(means) if means else None

@@ -1,0 +1,68 @@
+"""Everything that a run leaves for people, from the files that its roles wrote."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from farflung.cli.report.summary import Summary, summarize
+from farflung.cli.report.usage import Usage, fold
+from farflung.cli.run_folder import RunFolder
+from farflung.cli.view import words
+from farflung.telemetry.metrics import MetricsRow, read_json_lines, read_metrics
+
+
+def write_report(folder: RunFolder, *, title: str, seed: int, config_digest: str) -> Summary:
+    """Write summary.json, curves.png and samples.html; each is whole or absent.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    metrics, usage = read_metrics(folder.metrics), fold(read_metrics(folder.usage))
+    summary = summarize(metrics, usage, seed=seed, config_digest=config_digest)
+    _publish(folder.summary, lambda path: path.write_text(json.dumps(summary.to_dict(), indent=2) + "\n"))
+    _write_pictures(folder, metrics, usage, title)
+    return summary
+
+
+def as_text(summary: Summary, folder: RunFolder) -> str:
+    """A few lines for the terminal."""
+    lines = []
+    if summary.initial_accuracy is not None and summary.final_accuracy is not None:
+        lines.append(
+            f"held-out accuracy {summary.initial_accuracy:.3f} -> {summary.final_accuracy:.3f} "
+            f"({summary.eval_tasks} tasks)"
+        )
+    pace = f"{summary.versions} versions in {words.duration(summary.wall_s)}"
+    lines.append(
+        f"{pace}, {words.count(summary.cpu_s)} CPU seconds; {words.count(summary.tokens_trained)} tokens trained on"
+    )
+    if summary.staleness_mean is not None:
+        lines.append(f"staleness mean {summary.staleness_mean:.2f}, max {summary.staleness_max}")
+    waits = [("trainer", summary.trainer_idle_ratio), ("workers", summary.worker_idle_ratio)]
+    shown = [f"{who} {words.percent(ratio)}" for who, ratio in waits if ratio is not None]
+    if shown:
+        lines.append(f"time spent waiting for others: {', '.join(shown)}")
+    if summary.drops:
+        lines.append("not trained on: " + ", ".join(f"{reason} {number}" for reason, number in summary.drops.items()))
+    made = (folder.model, folder.metrics, folder.summary, folder.curves, folder.samples_page)
+    lines += ["", *(f"  {path}" for path in made if path.exists())]
+    return "\n".join(lines)
+
+
+def _write_pictures(folder: RunFolder, metrics: list[MetricsRow], usage: Usage, title: str) -> None:
+    from farflung.cli.report.curves import write_curves  # matplotlib takes a second to import
+    from farflung.cli.report.samples import write_samples
+
+    _publish(folder.curves, lambda path: write_curves(path, metrics, usage, title=title))
+    _publish(folder.samples_page, lambda path: write_samples(path, read_json_lines(folder.samples), title=title))
+
+
+def _publish(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside and rename, so that half a file is never seen under its name."""
+    unfinished = path.with_name(f".{path.name}.tmp{path.suffix}")
+    try:
+        write(unfinished)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)

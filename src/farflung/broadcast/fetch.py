@@ -5,12 +5,12 @@ This module does not know servers (the caller passes the reader), signatures or 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from farflung.errors import PeerFault, Transient
 from farflung.sharding.plan import ManifestLimits, check_chunk, check_manifest, join, missing
-from farflung.wire.manifest import Chunk, Manifest
+from farflung.wire.manifest import Chunk, Manifest, ManifestFile
 
 GetChunk = Callable[[str, int], Awaitable[bytes]]
 """(sha256, num_bytes) -> bytes; raises `Transient` when out of reach, and reads no more than `num_bytes`."""
@@ -70,22 +70,23 @@ class PolicyFetcher:
         self._policy = policy
         self._sleep = sleep
 
-    async def fetch(self, manifest: Manifest) -> dict[str, bytes]:
-        """File name -> verified bytes.
+    async def fetch(self, manifest: Manifest, names: Container[str] | None = None) -> dict[str, bytes]:
+        """File name -> verified bytes, of all files or only of those in `names`.
 
         Raises:
             PeerFault: the manifest breaks its rules, or no try gave a chunk's true bytes.
             Transient: a chunk stayed out of reach.
         """
         check_manifest(manifest, self._policy.limits)
-        chunks = self._cached(manifest)
-        chunks |= await self._fetch_all(missing(manifest, chunks))
+        files = [file for file in manifest.files if names is None or file.name in names]
+        chunks = self._cached(files)
+        chunks |= await self._fetch_all(missing(files, chunks))
         for digest, data in chunks.items():
             self._cache.put(digest, data)
-        return {file.name: join(file, chunks) for file in manifest.files}
+        return {file.name: join(file, chunks) for file in files}
 
-    def _cached(self, manifest: Manifest) -> dict[str, bytes]:
-        digests = {chunk.sha256 for file in manifest.files for chunk in file.chunks}
+    def _cached(self, files: Sequence[ManifestFile]) -> dict[str, bytes]:
+        digests = {chunk.sha256 for file in files for chunk in file.chunks}
         found = ((digest, self._cache.get(digest)) for digest in digests)
         return {digest: data for digest, data in found if data is not None}
 

@@ -7,7 +7,7 @@ chunks are kept or how they travel.
 """
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from farflung.errors import PeerFault
@@ -40,9 +40,9 @@ def cut(name: str, data: bytes | memoryview, chunk_bytes: int) -> ManifestFile:
     return ManifestFile(name=name, num_bytes=len(view), sha256=sha256_hex(view), chunks=chunks)
 
 
-def missing(manifest: Manifest, have: Container[str]) -> list[Chunk]:
+def missing(files: Iterable[ManifestFile], have: Container[str]) -> list[Chunk]:
     """Chunks that are not in `have` (their sha256), each once, in the order of the files."""
-    wanted = {chunk.sha256: chunk for file in manifest.files for chunk in file.chunks}
+    wanted = {chunk.sha256: chunk for file in files for chunk in file.chunks}
     return [chunk for digest, chunk in wanted.items() if digest not in have]
 
 

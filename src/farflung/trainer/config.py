@@ -52,8 +52,8 @@ class ObjectiveConfig(Config):
     weight_high: float = Field(5.0, gt=1, description="Largest off-policy correction weight that is used.")
     weight_mode: Literal["mask", "clip"] = Field("mask", description="What happens to weights out of bounds.")
     normalize: Literal["none", "std"] = Field("none", description="Divide advantages by the group's std or not.")
-    signal: Literal["correct", "reward"] = Field(
-        "correct", description="Groups are dropped when all of this is equal; `reward` when length is an objective."
+    signal: Literal["correct", "total"] = Field(
+        "correct", description="Groups are dropped when all of this is equal; `total` when length is an objective."
     )
 
     @model_validator(mode="after")

@@ -10,7 +10,9 @@ class WorkerConfig(Config):
     capability_class: str = Field("any", description="Which leases it can take.")
     max_batch_rows: int = Field(256, ge=1, description="Rollouts sampled at once.")
     num_threads: int = Field(1, ge=1, description="Torch threads; several processes beat several threads on few cores.")
-    speed: float = Field(1.0, gt=0, le=1, description="1 = full speed; 0.5 sleeps as long as it samples (a slow machine).")
+    speed: float = Field(
+        1.0, gt=0, le=1, description="1 = full speed; 0.5 sleeps as long as it samples (a slow machine)."
+    )
     heartbeat_s: float = Field(2.0, gt=0, description="Seconds between signs of life.")
     poll_s: float = Field(10.0, gt=0, description="How long one request for work may wait at the coordinator.")
     unreachable_s: float = Field(120.0, gt=0, description="Give up when the coordinator is away for longer.")

@@ -1,0 +1,197 @@
+"""Checkpoints: everything that a trainer needs to go on as if it had never stopped.
+
+    checkpoints/v00000012/   masters.safetensors  optimizer.safetensors  policy files  progress.json  complete.json
+
+Written to a temporary folder, synced, given its `complete.json` (size and sha256 of every file) and renamed, so a
+folder without the `.tmp` ending is whole or damaged, never half written; a damaged one is passed over for the one
+before. An older one goes only after the new one is in place.
+"""
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import torch
+from torch import Tensor
+
+from farflung.errors import OurFault, PeerFault
+from farflung.model.weights import from_safetensors_bytes, to_safetensors_bytes
+from farflung.rl.buffer import BufferSnapshot
+from farflung.wire.canonical import Record, sha256_hex
+from farflung.wire.manifest import Publication
+
+logger = logging.getLogger(__name__)
+
+COMPLETE = "complete.json"
+TEMPORARY_SUFFIX = ".tmp"
+MASTERS = "masters.safetensors"
+OPTIMIZER = "optimizer.safetensors"
+PROGRESS = "progress.json"
+PUBLICATION = "publication.json"
+POLICY_FILES = "policy/"
+
+
+class Progress(Record, frozen=True, kw_only=True):
+    """The trainer's counters; everything else of a checkpoint is tensors or files."""
+
+    MAX_BYTES: ClassVar[int] = 16 << 20
+
+    pool_digest: str
+    policy_version: int
+    optimizer_step: int
+    initial_accuracy: float
+    best_accuracy: float
+    tokens_trained: int
+    dropped_groups: dict[str, int]
+    closed_groups: dict[str, int]
+    discarded_groups: dict[str, int]
+    buffer: dict[str, object]
+    """`rl.buffer.BufferSnapshot`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Checkpoint:
+    """A whole trainer at the moment when `publication` was made, whether or not it reached the coordinator."""
+
+    progress: Progress
+    publication: Publication
+    masters: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
+    policy_files: Mapping[str, bytes]
+    """config.json, tokenizer.json, ...; without the weights, which follow from the masters."""
+
+    @property
+    def buffer_snapshot(self) -> BufferSnapshot:
+        return msgspec.convert(self.progress.buffer, BufferSnapshot)
+
+
+class Checkpoints:
+    """The checkpoint folder of one run; one writer."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self._folder = folder
+        self._keep = keep
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Durable when this returns.
+
+        Raises:
+            OurFault: the disk refuses; older checkpoints are untouched.
+        """
+        target = self._folder / f"v{checkpoint.progress.policy_version:08d}"
+        temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+            files = _files(checkpoint)
+            for name, data in files.items():
+                _write_synced(temporary / name, data)
+            listing = {name: {"num_bytes": len(data), "sha256": sha256_hex(data)} for name, data in files.items()}
+            _write_synced(temporary / COMPLETE, json.dumps(listing, indent=1).encode())
+            _sync_folder(temporary)
+            shutil.rmtree(target, ignore_errors=True)
+            temporary.rename(target)
+            _sync_folder(self._folder)
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise OurFault(f"cannot save checkpoint {target}: {error.strerror or error}") from error
+        self._collect()
+
+    def load_newest(self) -> Checkpoint | None:
+        """The newest whole checkpoint, None if there is none; damaged ones are passed over with a warning."""
+        for folder in reversed(self._complete_folders()):
+            try:
+                return _load(folder)
+            except (OSError, ValueError, KeyError, PeerFault) as error:
+                logger.warning("checkpoint %s is damaged and is passed over: %s", folder, error)
+        return None
+
+    def load(self, policy_version: int) -> Checkpoint:
+        """One version's checkpoint. Raises `OurFault` when it is not there or damaged."""
+        folder = self._folder / f"v{policy_version:08d}"
+        try:
+            return _load(folder)
+        except (OSError, ValueError, KeyError, PeerFault) as error:
+            raise OurFault(f"checkpoint {folder} cannot be read: {error}") from error
+
+    def protect(self, policy_version: int) -> None:
+        """Protect one version (the best so far) instead of the one protected before."""
+        marker = self._folder / "protected"
+        _write_synced(marker.with_suffix(TEMPORARY_SUFFIX), str(policy_version).encode())
+        marker.with_suffix(TEMPORARY_SUFFIX).rename(marker)
+
+    def protected(self) -> int | None:
+        """The version given to `protect`."""
+        try:
+            return int((self._folder / "protected").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def _complete_folders(self) -> list[Path]:
+        """Ascending by version."""
+        if not self._folder.is_dir():
+            return []
+        folders = (path for path in self._folder.iterdir() if path.name.startswith("v"))
+        return sorted(path for path in folders if path.suffix != TEMPORARY_SUFFIX and (path / COMPLETE).is_file())
+
+    def _collect(self) -> None:
+        protected = self.protected()
+        keep_name = None if protected is None else f"v{protected:08d}"
+        for folder in self._complete_folders()[: -self._keep]:
+            if folder.name != keep_name:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _files(checkpoint: Checkpoint) -> dict[str, bytes]:
+    return {
+        MASTERS: to_safetensors_bytes(checkpoint.masters, dtype=torch.float32),
+        OPTIMIZER: to_safetensors_bytes(checkpoint.optimizer, dtype=torch.float32),
+        PROGRESS: checkpoint.progress.to_bytes(),
+        PUBLICATION: checkpoint.publication.to_bytes(),
+        **{POLICY_FILES + name: data for name, data in checkpoint.policy_files.items()},
+    }
+
+
+def _load(folder: Path) -> Checkpoint:
+    listing = json.loads((folder / COMPLETE).read_bytes())
+    files = {}
+    for name, entry in listing.items():
+        data = (folder / name).read_bytes()
+        if (len(data), sha256_hex(data)) != (entry["num_bytes"], entry["sha256"]):
+            raise ValueError(f"{name} is not what {COMPLETE} says")
+        files[name] = data
+    return Checkpoint(
+        progress=Progress.from_bytes(files[PROGRESS]),
+        publication=Publication.from_bytes(files[PUBLICATION]),
+        masters=_tensors(files[MASTERS]),
+        optimizer=_tensors(files[OPTIMIZER]),
+        policy_files={
+            name.removeprefix(POLICY_FILES): data for name, data in files.items() if name.startswith(POLICY_FILES)
+        },
+    )
+
+
+def _tensors(data: bytes) -> dict[str, Tensor]:
+    return from_safetensors_bytes(data, max_bytes=len(data))
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,108 @@
+"""The trainer's state and what happens to it: a batch makes the next version, or is refused. No network, no files.
+
+batch -> samples with signal -> optimizer step -> Step (applied, or refused with a reason)
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from farflung.rl.batch import count_loss_tokens
+from farflung.rl.grpo import GrpoParams
+from farflung.rl.types import Batch
+from farflung.trainer.config import TrainerConfig
+from farflung.trainer.policy import AdamParams, Policy
+from farflung.trainer.samples import TrainingSet, group_rewards, training_set
+from farflung.trainer.schedule import Schedule
+from farflung.trainer.step import StepParams, train_step
+from farflung.wire.pool import PoolSpec
+
+NON_FINITE = "non_finite"
+"""Drop reason of a batch whose gradient or new weights were not numbers."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Step:
+    """What a batch did. Without an optimizer step (no signal at all) the version still advances, weights unchanged."""
+
+    training: TrainingSet
+    metrics: dict[str, float]
+    is_applied: bool
+    num_loss_tokens: int
+
+
+class Learner:
+    """Policy, optimizer and counters."""
+
+    def __init__(self, policy: Policy, config: TrainerConfig, pool: PoolSpec, reserved: tuple[int, ...]) -> None:
+        objective = config.objective
+        self.policy = policy
+        self.optimizer_step = 0
+        self.tokens_trained = 0
+        self.dropped_groups: Counter[str] = Counter()
+        self._objective = objective
+        self._schedule = Schedule(
+            lr=config.lr,
+            warmup_steps=config.warmup_steps,
+            final_share=config.lr_final_share,
+            total_steps=config.max_versions,
+        )
+        self._params = StepParams(
+            objective=GrpoParams(
+                clip_low=objective.clip_low,
+                clip_high=objective.clip_high,
+                delta=objective.delta,
+                weight_low=objective.weight_low,
+                weight_high=objective.weight_high,
+                weight_mode=objective.weight_mode,
+                anchor=objective.anchor,
+            ),
+            temperature=pool.temperature,
+            reserved_token_ids=reserved,
+            micro_batch_tokens=config.micro_batch_tokens,
+            max_grad_norm=config.max_grad_norm,
+        )
+
+    def learn(self, batch: Batch) -> Step:
+        """One optimizer step. `is_applied` is False only when the result was not finite: do not publish then."""
+        training = training_set(batch, normalize=self._objective.normalize, judged_on=self._objective.signal)
+        metrics = _batch_metrics(batch, training)
+        num_loss_tokens = count_loss_tokens(training.samples)
+        is_applied = True
+        if num_loss_tokens:
+            lr = self._schedule.at(self.optimizer_step)
+            result = train_step(self.policy, training.samples, self._params, lr)
+            is_applied = result.is_applied
+            metrics |= {**result.metrics, "learning_rate": lr, "grad_norm": result.grad_norm or float("nan")}
+        if is_applied:
+            self.optimizer_step += bool(num_loss_tokens)
+            self.tokens_trained += num_loss_tokens
+            self.dropped_groups.update(training.dropped_groups)
+        return Step(training=training, metrics=metrics, is_applied=is_applied, num_loss_tokens=num_loss_tokens)
+
+
+def adam_params(config: TrainerConfig) -> AdamParams:
+    """The optimizer's part of the trainer's settings."""
+    return AdamParams(beta1=config.beta1, beta2=config.beta2, weight_decay=config.weight_decay)
+
+
+def _batch_metrics(batch: Batch, training: TrainingSet) -> dict[str, float]:
+    rewards, correct = group_rewards(batch.groups)
+    lengths = [len(rollout.completion_tokens) for group in batch.groups for rollout in group.rollouts]
+    mean = _mean(rewards)
+    staleness = batch.staleness
+    return {
+        "reward/mean": mean,
+        "reward/std": _mean([(reward - mean) ** 2 for reward in rewards]) ** 0.5,
+        "correct/mean": _mean(correct),
+        "frac_reward_zero_std": training.dropped_groups["no_signal"] / max(batch.num_groups, 1),
+        "completions/mean_length": _mean([float(length) for length in lengths]),
+        "completions/max_length": float(max(lengths)),
+        "staleness/mean": staleness.mean,
+        "staleness/max": float(staleness.max),
+        "num_groups": float(batch.num_groups),
+        "num_tokens": float(batch.num_tokens),
+    }
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,110 @@
+"""The model being trained: float32 masters, the policy that is published, and AdamW between them.
+
+    masters (float32)  --round to bf16-->  published  --forward, backward-->  gradient  --AdamW-->  masters
+
+The forward pass runs on the published weights (their bf16 values, computed in float32 where there are no bf16 units),
+so at staleness 0 the trainer's ratio to the sampler is 1, and the gradient goes to the masters. Does not know rewards,
+slots or files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from farflung.model.config import ModelConfig
+from farflung.model.decoder import Decoder
+from farflung.model.weights import load_hf_state, publishable_state, state_to_hf
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdamParams:
+    """AdamW (1711.05101); decay applies to matrices only, never to norms and biases."""
+
+    beta1: float
+    beta2: float
+    weight_decay: float
+    eps: float = 1e-8
+
+
+class Policy:
+    """One per trainer. Tensors stay on one device."""
+
+    def __init__(self, config: ModelConfig, state: Mapping[str, Tensor], adam: AdamParams) -> None:
+        """Start from weights under Hugging Face names, with an optimizer that has seen nothing."""
+        self.config = config
+        self.masters = Decoder(config)
+        self.published = Decoder(config)
+        load_hf_state(self.masters, state)
+        self.optimizer = _adamw(self.masters, adam)
+        self.round_masters()
+
+    def round_masters(self) -> None:
+        """Make the published weights follow the masters."""
+        with torch.no_grad():
+            for published, master in zip(self.published.parameters(), self.masters.parameters(), strict=True):
+                published.copy_(master.to(torch.bfloat16))
+
+    def apply_gradient(self, lr: float, max_grad_norm: float) -> float | None:
+        """One AdamW step on the masters from the gradient that lies in `published`; the gradient is consumed.
+
+        Returns:
+            The global gradient norm before clipping; None if it was not finite, in which case nothing has changed.
+        """
+        gradients = []
+        for published, master in zip(self.published.parameters(), self.masters.parameters(), strict=True):
+            master.grad, published.grad = published.grad, None
+            if master.grad is not None:
+                gradients.append(master)
+        norm = float(torch.nn.utils.clip_grad_norm_(gradients, max_grad_norm))
+        is_finite = norm < float("inf")  # nan compares false as well
+        if is_finite:
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            self.optimizer.step()
+            self.round_masters()
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm if is_finite else None
+
+    def is_finite(self) -> bool:
+        """Whether every master weight is a number; what is not must never be published."""
+        return all(bool(torch.isfinite(parameter).all()) for parameter in self.masters.parameters())
+
+    def masters_state(self) -> dict[str, Tensor]:
+        """float32 copies under Hugging Face names, for checkpoints."""
+        return state_to_hf(self.masters)
+
+    def published_state(self) -> dict[str, Tensor]:
+        """bf16 copies under Hugging Face names: the policy."""
+        return publishable_state(state_to_hf(self.masters))
+
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """Moments and step counts by parameter name; empty before the first step."""
+        state: dict[str, Tensor] = {}
+        for name, parameter in self.masters.named_parameters():
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                state[f"{key}/{name}"] = value
+        return state
+
+    def restore(self, masters: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]) -> None:
+        """Go back to what `masters_state` and `optimizer_state` gave."""
+        load_hf_state(self.masters, masters)
+        self.round_masters()
+        self.optimizer.state.clear()
+        parameters = dict(self.masters.named_parameters())
+        for full_name, value in optimizer.items():
+            key, name = full_name.split("/", 1)
+            self.optimizer.state[parameters[name]][key] = value.clone()
+
+
+def _adamw(decoder: Decoder, adam: AdamParams) -> torch.optim.AdamW:
+    matrices = [parameter for parameter in decoder.parameters() if parameter.ndim >= 2]
+    vectors = [parameter for parameter in decoder.parameters() if parameter.ndim < 2]
+    return torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": adam.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+        lr=0.0,
+        betas=(adam.beta1, adam.beta2),
+        eps=adam.eps,
+        foreach=True,
+    )

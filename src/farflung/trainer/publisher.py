@@ -1,0 +1,142 @@
+"""From weights to a published version: policy files, chunks, manifest, batch record."""
+
+import logging
+from collections.abc import Mapping
+
+from farflung.api.client import CoordinatorClient
+from farflung.api.patience import Patience
+from farflung.broadcast.publish import PreparedPolicy, prepare, publish
+from farflung.errors import UserError
+from farflung.model.weights import to_safetensors_bytes
+from farflung.trainer.checkpoint import Checkpoint
+from farflung.trainer.policy import Policy
+from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop
+from farflung.wire.manifest import Publication, TensorEntry
+from farflung.wire.pool import PoolSpec
+
+logger = logging.getLogger(__name__)
+
+WEIGHTS = "model.safetensors"
+EXPIRES_AFTER_MS = 24 * 3600 * 1000
+"""A worker must not go on with a version whose trainer has been silent for a day."""
+
+
+class Publisher:
+    """The chain of publications of one trainer."""
+
+    def __init__(
+        self,
+        client: CoordinatorClient,
+        patience: Patience,
+        pool: PoolSpec,
+        policy_files: Mapping[str, bytes],
+        chunk_bytes: int,
+    ) -> None:
+        self._client = client
+        self._patience = patience
+        self._pool_digest = pool.digest()
+        self._policy_files = dict(policy_files)
+        self._chunk_bytes = chunk_bytes
+        self._published_chunks: frozenset[str] = frozenset()
+        self.last: Publication | None = None
+
+    @property
+    def policy_version(self) -> int:
+        """Of the newest publication; -1 before the first."""
+        return -1 if self.last is None else self.last.manifest.policy_version
+
+    def prepare(
+        self,
+        policy: Policy,
+        *,
+        optimizer_step: int,
+        now_ms: int,
+        items: tuple[BatchItem, ...] | None,
+        drops: tuple[SlotDrop, ...],
+    ) -> tuple[Publication, PreparedPolicy]:
+        """The next version, ready to be sent; `items` is None for the first, which no batch made."""
+        state = policy.published_state()
+        files = {**self._policy_files, WEIGHTS: to_safetensors_bytes(state)}
+        prepared = prepare(
+            files,
+            tensors=[TensorEntry(name=name, dtype="BF16", shape=tuple(tensor.shape)) for name, tensor in state.items()],
+            pool_digest=self._pool_digest,
+            policy_version=self.policy_version + 1,
+            optimizer_step=optimizer_step,
+            published_at_ms=now_ms,
+            expires_at_ms=now_ms + EXPIRES_AFTER_MS,
+            previous_digest="" if self.last is None else self.last.manifest.digest(),
+            chunk_bytes=self._chunk_bytes,
+        )
+        batch = None if items is None else self._batch_record(optimizer_step, items, drops)
+        return Publication(manifest=prepared.manifest, batch=batch), prepared
+
+    async def send(self, publication: Publication, prepared: PreparedPolicy) -> None:
+        """Chunks first, manifest and batch record last; idempotent."""
+
+        async def put_chunk(sha256: str, data: bytes) -> None:
+            await self._patience(lambda: self._client.put_chunk(sha256, data))
+
+        async def put_manifest(_: object) -> None:
+            await self._patience(lambda: self._client.publish(publication))
+
+        await publish(prepared, put_chunk, put_manifest, already_published=self._published_chunks)
+        self._published_chunks = frozenset(prepared.chunks)
+        self.last = publication
+
+    async def resume(self, checkpoint: Checkpoint, policy: Policy) -> None:
+        """Bring the coordinator and a restored trainer to the same version.
+
+        Raises:
+            UserError: the coordinator's history is not this run's.
+        """
+        theirs = await self._patience(self._client.last_publication)
+        ours = checkpoint.publication
+        their_version = -1 if theirs is None else theirs.manifest.policy_version
+        our_version = ours.manifest.policy_version
+        if their_version == our_version - 1:
+            await self._send_again(ours, theirs, policy)
+        elif theirs is not None and their_version > our_version:
+            logger.warning(
+                "the newest checkpoint is of version %d, published is %d: going on from the older weights",
+                our_version,
+                their_version,
+            )
+            self.last = theirs
+        elif theirs is not None and theirs.manifest.digest() == ours.manifest.digest():
+            self.last = theirs
+        else:
+            raise UserError(
+                f"the coordinator's newest version is {their_version} but this run's checkpoint is of version "
+                f"{our_version}: they are of different runs; give the run another name or delete its folder"
+            )
+
+    async def _send_again(self, ours: Publication, theirs: Publication | None, policy: Policy) -> None:
+        """The trainer was killed between checkpoint and publication; the same weights give the same chunks."""
+        self.last = theirs
+        _, prepared = self.prepare(
+            policy,
+            optimizer_step=ours.manifest.optimizer_step,
+            now_ms=ours.manifest.published_at_ms,
+            items=None,
+            drops=(),
+        )
+        if prepared.manifest.digest() != ours.manifest.digest():
+            raise UserError(
+                f"the checkpoint of version {ours.manifest.policy_version} does not give the weights that it "
+                "announced: it was made with other settings; give the run another name"
+            )
+        await self.send(ours, prepared)
+
+    def _batch_record(
+        self, optimizer_step: int, items: tuple[BatchItem, ...], drops: tuple[SlotDrop, ...]
+    ) -> BatchRecord:
+        previous = self.last.batch if self.last is not None else None
+        return BatchRecord(
+            pool_digest=self._pool_digest,
+            policy_version=self.policy_version + 1,
+            optimizer_step=optimizer_step,
+            items=items,
+            drops=drops,
+            previous_digest="" if previous is None else previous.digest(),
+        )

@@ -1,0 +1,124 @@
+"""The role that checks: assignment -> file and evidence -> verdict, again and again."""
+
+import asyncio
+import logging
+import os
+import platform
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from farflung.api.client import CoordinatorClient
+from farflung.api.errors import Refused
+from farflung.api.patience import Patience, Stopped
+from farflung.api.presence import heartbeats
+from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
+from farflung.errors import OurFault
+from farflung.telemetry.activity import ActivityClock
+from farflung.telemetry.heartbeat import Vitals
+from farflung.validator.config import ValidatorConfig
+from farflung.validator.evidence import POLICY_FILES, Judge
+from farflung.wire.node import Role
+from farflung.wire.pool import PoolSpec
+from farflung.wire.submission import Assignment
+from farflung.wire.verdict import Outcome
+
+logger = logging.getLogger(__name__)
+
+FILE_CACHE_BYTES = 64 << 20
+
+
+async def run(config: ValidatorConfig, *, url: str, stop: asyncio.Event) -> None:
+    """Judge until the run is finished or `stop` is set.
+
+    Raises:
+        Transient: the coordinator was away for longer than `config.unreachable_s`.
+    """
+    node = config.node or f"{platform.node()}-{os.getpid()}"
+    activity = ActivityClock(time.monotonic)
+    vitals = Vitals(node, Role.VALIDATOR, activity)
+    async with CoordinatorClient(url, node=node, role=Role.VALIDATOR) as client:
+        patience = Patience(stop, config.unreachable_s)
+        with suppress(Stopped):
+            pool = await patience(client.pool)
+            async with heartbeats(client, vitals, config.heartbeat_s):
+                await Validator(config, client, patience, pool, activity, vitals).run()
+    logger.info("validator %s stops", node)
+
+
+class Validator:
+    """One validator's loop."""
+
+    def __init__(
+        self,
+        config: ValidatorConfig,
+        client: CoordinatorClient,
+        patience: Patience,
+        pool: PoolSpec,
+        activity: ActivityClock,
+        vitals: Vitals,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._patience = patience
+        self._pool = pool
+        self._activity = activity
+        self._vitals = vitals
+        self._fetcher = PolicyFetcher(client.get_chunk, ChunkCache(FILE_CACHE_BYTES))
+        self._current_version = -1
+
+    async def run(self) -> None:
+        judge = await self._first_policy()
+        while not self._client.is_finished:
+            with self._activity.waiting("submissions"):
+                assignments = await self._patience(
+                    lambda: self._client.assignments(self._config.max_assignments, wait_s=self._config.poll_s)
+                )
+            with self._activity.busy("judging"):
+                await self._judge_all(judge, assignments)
+
+    async def _first_policy(self) -> Judge:
+        """Tokenizer and vocabulary come with the first version; later versions do not change them."""
+        with self._activity.waiting("first policy"):
+            manifest = None
+            while manifest is None:
+                manifest = await self._patience(lambda: self._client.latest_manifest(wait_s=self._config.poll_s))
+        self._current_version = manifest.policy_version
+        files = await self._patience(lambda: self._fetcher.fetch(manifest, POLICY_FILES))
+        return await asyncio.to_thread(Judge.from_policy, files, self._pool, self._client.node)
+
+    async def _judge_all(self, judge: Judge, assignments: Sequence[Assignment]) -> None:
+        newer = await self._patience(lambda: self._client.latest_manifest(newer_than=self._current_version))
+        if newer is not None:
+            self._current_version = newer.policy_version
+            self._vitals.set_policy_version(newer.policy_version)
+        for assignment in assignments:
+            await self._judge(judge, assignment)
+
+    async def _judge(self, judge: Judge, assignment: Assignment) -> None:
+        submission = assignment.submission
+        try:
+            data = await self._download(assignment)
+            judgement = await asyncio.to_thread(
+                judge.judge, assignment, data, self._current_version, int(time.time() * 1000)
+            )
+        except OurFault as error:
+            logger.exception("submission %s could not be judged", submission.digest())
+            judgement = judge.own_fault(assignment, str(error), int(time.time() * 1000))
+        try:
+            await self._patience(lambda: self._client.judge(judgement))
+        except Refused as refusal:
+            logger.warning("verdict on slot %d came too late: %s", submission.slot, refusal)
+            return
+        self._vitals.add_tokens(submission.num_tokens)
+        if judgement.verdict.outcome is not Outcome.ACCEPTED:
+            logger.info("slot %d: %s %s", submission.slot, judgement.verdict.outcome, judgement.evidence.detail)
+
+    async def _download(self, assignment: Assignment) -> bytes | None:
+        try:
+            return await self._patience(
+                lambda: self._client.download(assignment.submission.file_key, self._pool.max_file_bytes)
+            )
+        except Refused as refusal:
+            logger.info("file of slot %d: %s", assignment.submission.slot, refusal)
+            return None

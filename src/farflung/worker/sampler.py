@@ -1,0 +1,116 @@
+"""A loaded policy that turns leases into rollouts: task -> canonical prompt -> engine -> rollout records.
+
+Does not know the network; one lease, one policy version.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Self
+
+import numpy as np
+
+from farflung.broadcast.watch import FetchedPolicy
+from farflung.engine.base import Completion, GroupRequest, SamplingParams
+from farflung.engine.torch_engine import TorchEngine
+from farflung.envs.base import Environment
+from farflung.errors import PeerFault
+from farflung.model.config import ModelConfig
+from farflung.model.tokenizer import Tokenizer
+from farflung.model.vocabulary import never_drawn
+from farflung.model.weights import from_safetensors_bytes
+from farflung.wire.lease import Lease
+from farflung.wire.pool import PoolSpec
+from farflung.wire.rollout import Rollout
+from farflung.wire.task import Task
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+
+
+class Sampler:
+    """An engine with its tokenizer; `swap` between leases."""
+
+    def __init__(
+        self, engine: TorchEngine, tokenizer: Tokenizer, params: SamplingParams, fetched: FetchedPolicy
+    ) -> None:
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._params = params
+        self.policy_digest = ""
+        self.swap(fetched)
+
+    @classmethod
+    def from_policy(
+        cls,
+        fetched: FetchedPolicy,
+        pool: PoolSpec,
+        *,
+        max_batch_rows: int,
+        num_threads: int,
+        should_stop: Callable[[], bool],
+    ) -> Self:
+        """Build engine and tokenizer from a version's own files.
+
+        Raises:
+            PeerFault: the files are not a model of this pool.
+        """
+        tokenizer = Tokenizer.from_files(
+            {name: data for name, data in fetched.files.items() if name not in (WEIGHTS, CONFIG)}
+        )
+        if tokenizer.digest != pool.tokenizer_digest:
+            raise PeerFault("wrong_pool", f"tokenizer {tokenizer.digest}, the pool says {pool.tokenizer_digest}")
+        config = ModelConfig.from_hf(json.loads(fetched.files[CONFIG]))
+        params = SamplingParams(
+            temperature=pool.temperature,
+            max_completion_tokens=pool.max_completion_tokens,
+            eos_token_ids=config.eos_token_ids,
+            reserved_token_ids=never_drawn(tokenizer, config),
+        )
+        engine = TorchEngine(config, max_batch_rows=max_batch_rows, num_threads=num_threads, should_stop=should_stop)
+        return cls(engine, tokenizer, params, fetched)
+
+    @property
+    def policy_version(self) -> int:
+        return self._engine.policy_version
+
+    def swap(self, fetched: FetchedPolicy) -> None:
+        """Load another version; the engine is idle between leases, so a rollout has one version."""
+        data = fetched.files[WEIGHTS]
+        state = from_safetensors_bytes(data, max_bytes=len(data))
+        self._engine.load_weights(state, fetched.manifest.policy_version)
+        self.policy_digest = fetched.manifest.policy_digest
+
+    def sample(self, lease: Lease, environment: Environment, pool: PoolSpec) -> list[Rollout]:
+        """Every rollout of the lease, ordered by (group, sample). Raises `engine.base.Cancelled`."""
+        tasks = [
+            environment.task("train", index, target)
+            for index, target in zip(lease.task_indices, lease.target_lengths, strict=True)
+        ]
+        requests = [
+            GroupRequest(
+                group=group,
+                prompt_tokens=np.array(self._tokenizer.encode_chat(task.messages), dtype=np.int32),
+                num_samples=pool.group_size,
+            )
+            for group, task in enumerate(tasks)
+        ]
+        completions = self._engine.generate(requests, self._params, bytes.fromhex(lease.draw_seed))
+        return [
+            _rollout(tasks[completion.group], requests[completion.group], completion, lease)
+            for completion in completions
+        ]
+
+
+def _rollout(task: Task, request: GroupRequest, completion: Completion, lease: Lease) -> Rollout:
+    return Rollout(
+        env=task.env,
+        task_id=task.task_id,
+        group=completion.group,
+        sample=completion.sample,
+        prompt_tokens=request.prompt_tokens,
+        completion_tokens=completion.tokens,
+        logprobs=completion.logprobs,
+        stop_reason=completion.stop_reason,
+        policy_version=lease.policy_version,
+        target_length=task.target_length,
+    )

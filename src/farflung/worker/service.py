@@ -1,0 +1,214 @@
+"""The role that samples: version -> lease -> rollouts -> file -> submission, again and again.
+
+It owns nothing that matters: killed at any moment, its lease expires and the slot goes to somebody else.
+"""
+
+import asyncio
+import logging
+import os
+import platform
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from farflung.api.client import CoordinatorClient
+from farflung.api.errors import Refused
+from farflung.api.patience import Patience, Stopped
+from farflung.api.presence import heartbeats
+from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
+from farflung.broadcast.watch import FetchedPolicy, PolicyWatch
+from farflung.engine.base import Cancelled
+from farflung.envs.base import Environment
+from farflung.envs.registry import load_environment
+from farflung.errors import FarflungError
+from farflung.telemetry.activity import ActivityClock
+from farflung.telemetry.heartbeat import Vitals
+from farflung.wire.canonical import sha256_hex
+from farflung.wire.lease import Forfeit, Lease, LeaseRequest
+from farflung.wire.manifest import Manifest
+from farflung.wire.node import Role
+from farflung.wire.pool import PoolSpec
+from farflung.wire.rollout import Rollout
+from farflung.wire.rollout_file import write_rollouts
+from farflung.wire.submission import Submission
+from farflung.worker.config import WorkerConfig
+from farflung.worker.sampler import Sampler
+
+logger = logging.getLogger(__name__)
+
+CHUNK_CACHE_BYTES = 1 << 30
+"""Chunks of earlier versions that are kept because the next version may share them."""
+
+
+async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event) -> None:
+    """Sample until the run is finished or `stop` is set.
+
+    Raises:
+        Transient: the coordinator was away for longer than `config.unreachable_s`.
+    """
+    node = config.node or f"{platform.node()}-{os.getpid()}"
+    activity = ActivityClock(time.monotonic)
+    vitals = Vitals(node, Role.WORKER, activity)
+    async with CoordinatorClient(url, node=node, role=Role.WORKER) as client:
+        patience = Patience(stop, config.unreachable_s)
+        with suppress(Stopped):
+            pool = await patience(client.pool)
+            async with heartbeats(client, vitals, config.heartbeat_s):
+                worker = Worker(config, client, patience, pool, activity, vitals, stop)
+                await worker.run()
+    logger.info("worker %s stops", node)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class SampledSlot:
+    """The rollouts of one lease."""
+
+    lease: Lease
+    rollouts: Sequence[Rollout]
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(len(rollout.completion_tokens) for rollout in self.rollouts)
+
+
+class Worker:
+    """One node's loop. `run` is its one screen; the rest are its steps."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        client: CoordinatorClient,
+        patience: Patience,
+        pool: PoolSpec,
+        activity: ActivityClock,
+        vitals: Vitals,
+        stop: asyncio.Event,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._patience = patience
+        self._pool = pool
+        self._pool_digest = pool.digest()
+        self._environment: Environment = load_environment(
+            pool.environment.name, pool.environment.seed, pool.environment.args
+        )
+        self._activity = activity
+        self._vitals = vitals
+        self._stop = stop
+        self._sampler: Sampler | None = None
+        self._sampling_s = 0.0
+        fetcher = PolicyFetcher(client.get_chunk, ChunkCache(CHUNK_CACHE_BYTES))
+        self._watch = PolicyWatch(self._next_manifest, fetcher)
+
+    async def run(self) -> None:
+        watching = asyncio.create_task(self._watch.run())
+        try:
+            while not self._client.is_finished:
+                sampler = await self._newest_sampler()
+                lease = await self._lease(sampler)
+                if lease is not None:
+                    await self._work_on(lease, sampler)
+        finally:
+            watching.cancel()
+
+    async def _next_manifest(self, newer_than: int) -> Manifest | None:
+        return await self._patience(lambda: self._client.latest_manifest(newer_than, wait_s=self._config.poll_s))
+
+    async def _newest_sampler(self) -> Sampler:
+        """The sampler with the newest fetched version loaded; waits for the first one only."""
+        version = -1 if self._sampler is None else self._sampler.policy_version
+        fetched: FetchedPolicy | None = self._watch.peek(version)
+        if fetched is None and self._sampler is None:
+            with self._activity.waiting("first policy"):
+                fetched = await self._patience.unless_stopped(self._watch.newer_than(-1))
+        if fetched is not None:
+            with self._activity.busy("loading weights"):
+                self._sampler = await asyncio.to_thread(self._load, fetched)
+            self._vitals.set_policy_version(fetched.manifest.policy_version)
+        assert self._sampler is not None
+        return self._sampler
+
+    def _load(self, fetched: FetchedPolicy) -> Sampler:
+        if self._sampler is None:
+            return Sampler.from_policy(
+                fetched,
+                self._pool,
+                max_batch_rows=self._config.max_batch_rows,
+                num_threads=self._config.num_threads,
+                should_stop=self._stop.is_set,
+            )
+        self._sampler.swap(fetched)
+        return self._sampler
+
+    async def _lease(self, sampler: Sampler) -> Lease | None:
+        """A slot of the loaded version; None as soon as a newer version is out."""
+        request = LeaseRequest(
+            node=self._client.node,
+            policy_version=sampler.policy_version,
+            policy_digest=sampler.policy_digest,
+            capability_class=self._config.capability_class,
+        )
+        with self._activity.waiting("lease"):
+            lease = await self._patience(lambda: self._client.lease(request, wait_s=self._config.poll_s))
+            if lease is None and not self._client.is_finished:
+                # Either nothing was to be had within the poll, or the version is old: look for a newer one first.
+                with suppress(TimeoutError):
+                    newer = self._watch.newer_than(sampler.policy_version)
+                    await self._patience.unless_stopped(asyncio.wait_for(newer, timeout=1.0))
+        return lease
+
+    async def _work_on(self, lease: Lease, sampler: Sampler) -> None:
+        """Sample a slot and hand it in; whatever goes wrong, the lease is given back or runs out."""
+        try:
+            with self._activity.busy("sampling"):
+                slot = await asyncio.to_thread(self._sample, lease, sampler)
+                await self._throttle()
+            with self._activity.busy("submitting"):
+                await self._hand_in(slot)
+        except Refused as refusal:
+            logger.warning("slot %d is lost: %s", lease.slot, refusal)
+        except (Cancelled, Stopped):
+            await self._give_back(lease)
+            raise Stopped("asked to stop") from None
+
+    def _sample(self, lease: Lease, sampler: Sampler) -> SampledSlot:
+        started_s = time.monotonic()
+        rollouts = sampler.sample(lease, self._environment, self._pool)
+        self._sampling_s = time.monotonic() - started_s
+        return SampledSlot(lease=lease, rollouts=rollouts)
+
+    async def _throttle(self) -> None:
+        """A slow machine, for tests and demonstrations: sleeps in proportion to the work."""
+        pause_s = self._sampling_s * (1.0 / self._config.speed - 1.0)
+        if pause_s > 0:
+            await self._patience.sleep(pause_s)
+
+    async def _hand_in(self, slot: SampledSlot) -> None:
+        """File first, then the signed claim; the receipt makes it durable."""
+        lease = slot.lease
+        data = await asyncio.to_thread(write_rollouts, slot.rollouts, self._pool_digest)
+        ticket = await self._patience(lambda: self._client.ticket(lease.lease_id))
+        await self._patience(lambda: self._client.upload(ticket, data))
+        submission = Submission(
+            pool_digest=self._pool_digest,
+            node=self._client.node,
+            lease_id=lease.lease_id,
+            slot=lease.slot,
+            attempt=lease.attempt,
+            policy_version=lease.policy_version,
+            policy_digest=lease.policy_digest,
+            file_key=ticket.key,
+            file_digest=sha256_hex(data),
+            file_bytes=len(data),
+            num_rollouts=len(slot.rollouts),
+            num_tokens=slot.num_tokens,
+        )
+        await self._patience(lambda: self._client.submit(submission))
+        self._vitals.add_tokens(slot.num_tokens)
+
+    async def _give_back(self, lease: Lease) -> None:
+        try:
+            await self._client.forfeit(Forfeit(node=self._client.node, lease_id=lease.lease_id, reason="stopping"))
+        except FarflungError as error:
+            logger.info("lease %s runs out by itself: %s", lease.lease_id, error)

@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # One OpenMP thread per process: several processes share the cores, and OpenMP barriers stall when they do.
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test test-slow test-soak test-gpu test-peer check format bench setup clean
+.PHONY: demo test test-slow test-soak test-gpu test-peer lint check format bench setup clean
 
 demo: setup
 	$(BIN)/farflung demo $(ARGS)
@@ -40,12 +40,13 @@ test-gpu: setup
 test-peer: setup
 	$(BIN)/python -m pytest -m peer $(ARGS)
 
-check: setup
+lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(MAKE) test
+
+check: lint test
 
 format: setup
 	$(BIN)/ruff format .

@@ -139,7 +139,6 @@ class ModelConfig:
         return {
             "architectures": [_ARCHITECTURE],
             "model_type": "llama",
-            "dtype": "bfloat16",
             "vocab_size": self.vocab_size,
             "hidden_size": self.hidden_size,
             "intermediate_size": self.intermediate_size,

@@ -1,0 +1,163 @@
+"""A model as a Hugging Face folder: `config.json`, safetensors weights, tokenizer files.
+
+A folder is whole or absent: it is written beside its place and renamed. Pickled weights (`.bin`) are never opened.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from farflung.errors import OurFault, UserError
+from farflung.model.config import ModelConfig
+from farflung.model.tokenizer import TOKENIZER_FILE, TOKENIZER_FILES
+from farflung.model.weights import check_state, expected_shapes, to_safetensors_bytes
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+_BUFFER_SUFFIX = "rotary_emb.inv_freq"
+"""Old checkpoints store this computed table beside the weights."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class LoadedModel:
+    """Everything of a folder that matters here."""
+
+    config: ModelConfig
+    state: dict[str, Tensor]
+    """Hugging Face names, in the folder's own dtype, exactly those of `expected_shapes(config)`."""
+    tokenizer_files: dict[str, bytes]
+
+
+def load_folder(path: Path) -> LoadedModel:
+    """Read a model.
+
+    Raises:
+        UserError: what is missing or wrong, and what to do.
+    """
+    config = load_config(path)
+    state = dict(_tensors(path))
+    check_state(config, state)
+    return LoadedModel(
+        config=config,
+        state={name: state[name] for name in expected_shapes(config)},
+        tokenizer_files=load_tokenizer_files(path),
+    )
+
+
+def load_config(path: Path) -> ModelConfig:
+    """Only the configuration. Raises UserError: no model folder, or a model that is not supported."""
+    if not path.is_dir():
+        raise UserError(f"{path} is not a folder: give the folder of a Hugging Face model")
+    return ModelConfig.from_hf(_json(path / CONFIG_FILE))
+
+
+def load_tokenizer_files(path: Path) -> dict[str, bytes]:
+    """The files that `Tokenizer.from_files` takes. Raises UserError: no `tokenizer.json`."""
+    if not (path / TOKENIZER_FILE).is_file():
+        raise UserError(
+            f"{path} has no {TOKENIZER_FILE}: save the model's tokenizer there in the fast (tokenizers) format"
+        )
+    return {name: (path / name).read_bytes() for name in TOKENIZER_FILES if (path / name).is_file()}
+
+
+def save_folder(
+    path: Path,
+    config: ModelConfig,
+    state: Mapping[str, Tensor],
+    tokenizer_files: Mapping[str, bytes],
+    *,
+    dtype: torch.dtype = torch.bfloat16,
+) -> None:
+    """Write a folder that transformers and vLLM load; a model that is there already is replaced.
+
+    Raises:
+        UserError: `path` exists and is not a model folder; config and state do not belong together.
+        OurFault: the disk refuses.
+    """
+    check_state(config, state)
+    if path.exists() and not (path / CONFIG_FILE).is_file():
+        raise UserError(f"{path} exists and is not a model folder: choose another place, or remove it")
+    files = {
+        CONFIG_FILE: json.dumps(config.to_hf() | {"dtype": str(dtype).removeprefix("torch.")}, indent=2).encode(),
+        WEIGHTS_FILE: to_safetensors_bytes({name: state[name] for name in expected_shapes(config)}, dtype),
+        **tokenizer_files,
+    }
+    try:
+        _replace_folder(path, files)
+    except OSError as error:
+        raise OurFault(f"cannot write the model to {path}: {error.strerror or error}") from error
+
+
+def _replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
+        fresh, old = Path(scratch, "new"), Path(scratch, "old")
+        fresh.mkdir()
+        for name, data in files.items():
+            with (fresh / name).open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        if path.exists():
+            path.rename(old)
+        fresh.rename(path)
+
+
+def _tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    for file in _weight_files(path):
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118 - not a mapping
+                    if not name.endswith(_BUFFER_SUFFIX):
+                        yield name, tensors.get_tensor(name)
+        except SafetensorError as error:
+            raise UserError(f"{file} is not a safetensors file: {error}; fetch it again") from error
+
+
+def _weight_files(path: Path) -> list[Path]:
+    """One file, or the shards that an index names."""
+    if (path / WEIGHTS_FILE).is_file():
+        return [path / WEIGHTS_FILE]
+    if (path / INDEX_FILE).is_file():
+        names = sorted(set(_weight_map(path).values()))
+        missing = [name for name in names if not (path / name).is_file()]
+        if missing:
+            raise UserError(f"{path} lacks {', '.join(missing[:3])}, which {INDEX_FILE} names: fetch the whole model")
+        return [path / name for name in names]
+    if any(path.glob("*.bin")):
+        raise UserError(
+            f"{path} holds its weights as pickles (.bin), which can run code and are not opened: "
+            "save them as safetensors first"
+        )
+    raise UserError(f"{path} has no {WEIGHTS_FILE}: give the folder of a Hugging Face model with its weights")
+
+
+def _weight_map(path: Path) -> dict[str, str]:
+    weight_map = _json(path / INDEX_FILE).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise UserError(f"{path / INDEX_FILE} has no weight_map: fetch the file again")
+    for name in weight_map.values():
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise UserError(f"{path / INDEX_FILE} names the file {name!r}: only safetensors beside it are opened")
+    return weight_map
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{file.parent} has no {file.name}: give the folder of a Hugging Face model") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is not JSON: {error}; fetch it again") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{file} holds a {type(value).__name__}, not a table; fetch it again")
+    return value

@@ -208,7 +208,7 @@ class _Walk:
             self._budget_bytes -= page_bytes
             num_pages += 1
             if self._budget_bytes < 0 or num_pages > MAX_PAGES_PER_COLUMN:
-                raise PeerFault(RejectReason.FOOTER_LIMITS, f"{column.name}: too large when uncompressed")
+                raise PeerFault(RejectReason.FOOTER_LIMITS, f"{column.name}: too many pages or bytes")
             if compressed_bytes > end - body:
                 raise _malformed(f"{column.name}: a page of {compressed_bytes} bytes with {end - body} left")
             num_values += values

@@ -12,6 +12,9 @@ Letters: N tokens, D hidden size, H query heads, K key/value heads, d head size,
 Knows no files, no losses, no sampling.
 """
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -112,7 +115,8 @@ class Decoder(nn.Module):
             )
         self.config = config
         self.embed_tokens = nn.Parameter(torch.zeros(config.vocab_size, config.hidden_size, dtype=dtype))
-        self.layers = nn.ModuleList(DecoderLayer(config, dtype) for _ in range(config.num_layers))
+        layers = nn.ModuleList(DecoderLayer(config, dtype) for _ in range(config.num_layers))
+        self.layers = cast("Sequence[DecoderLayer]", layers)
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype)
         self.lm_head = (
             None

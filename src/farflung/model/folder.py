@@ -107,9 +107,15 @@ def _replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        if path.exists():
+        is_replaced = path.exists()
+        if is_replaced:
             path.rename(old)
-        fresh.rename(path)
+        try:
+            fresh.rename(path)
+        except OSError:
+            if is_replaced:
+                old.rename(path)
+            raise
 
 
 def _tensors(path: Path) -> Iterator[tuple[str, Tensor]]:

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MAX_LOGITS_PER_CHUNK = 1 << 22
-"""Elements of one chunk of logits (16 MiB in float32). Larger = more memory, hardly faster."""
+MAX_LOGITS_PER_CHUNK = 1 << 23
+"""Elements of one chunk of logits (32 MiB in float32). Half of it is a tenth slower at 49 thousand ids; more gains nothing."""
 
 
 def vocabulary_mask(vocab_size: int, reserved_token_ids: Sequence[int], device: torch.device | str = "cpu") -> Tensor:
@@ -112,8 +112,8 @@ class _ChunkedLogprobs(torch.autograd.Function):
         wide_VD = _wide(weight_VD)
         grad_weight_VD = torch.zeros_like(wide_VD)
         grad_hidden_ND = torch.empty_like(hidden_ND)
-        for chunk in torch.arange(len(hidden_ND), device=hidden_ND.device).split(ctx.chunk_tokens):
-            rows = slice(int(chunk[0]), int(chunk[-1]) + 1)
+        for start in range(0, len(hidden_ND), ctx.chunk_tokens):
+            rows = slice(start, start + ctx.chunk_tokens)
             hidden = hidden_ND[rows]
             logits = next_token_logits(hidden, weight_VD, temperature=ctx.temperature, mask_V=mask_V)
             grad_N1 = (grads[0][rows] / ctx.temperature).unsqueeze(-1)

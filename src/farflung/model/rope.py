@@ -37,11 +37,13 @@ def apply_rope_(heads_NHd: Tensor, rotation_Nc: Tensor) -> Tensor:
     """Rotate every head of N tokens in place.
 
     Args:
-        heads_NHd: float32 or float64 [N, heads, head_dim].
+        heads_NHd: [N, heads, head_dim]; half precision is rotated in float32.
         rotation_Nc: complex [N, head_dim / 2], the table's rows at the tokens' positions.
     """
-    torch.view_as_complex(heads_NHd.unflatten(-1, (-1, 2))).mul_(rotation_Nc.unsqueeze(1))
-    return heads_NHd
+    is_half = heads_NHd.dtype in (torch.bfloat16, torch.float16)
+    wide_NHd = heads_NHd.float() if is_half else heads_NHd
+    torch.view_as_complex(wide_NHd.unflatten(-1, (-1, 2))).mul_(rotation_Nc.unsqueeze(1))
+    return heads_NHd.copy_(wide_NHd) if is_half else heads_NHd
 
 
 def pairs_to_neighbours(rows: Tensor, head_dim: int) -> Tensor:

@@ -68,7 +68,6 @@ def state_to_hf(decoder: Decoder) -> dict[str, Tensor]:
         "model.norm.weight": decoder.norm.weight,
     }
     for index, layer in enumerate(decoder.layers):
-        assert isinstance(layer, DecoderLayer)
         state |= {f"model.layers.{index}.{name}": tensor for name, tensor in _split_layer(layer).items()}
     if decoder.lm_head is not None:
         state["lm_head.weight"] = decoder.lm_head
@@ -90,7 +89,6 @@ def load_hf_state(decoder: Decoder, state: Mapping[str, Tensor]) -> None:
         if decoder.lm_head is not None:
             decoder.lm_head.copy_(state["lm_head.weight"])
         for index, layer in enumerate(decoder.layers):
-            assert isinstance(layer, DecoderLayer)
             prefix = f"model.layers.{index}."
             _fuse_layer(layer, {name: state[prefix + name] for name in _split_layer(layer)})
 

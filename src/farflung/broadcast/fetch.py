@@ -81,8 +81,6 @@ class PolicyFetcher:
         files = [file for file in manifest.files if names is None or file.name in names]
         chunks = self._cached(files)
         chunks |= await self._fetch_all(missing(files, chunks))
-        for digest, data in chunks.items():
-            self._cache.put(digest, data)
         return {file.name: join(file, chunks) for file in files}
 
     def _cached(self, files: Sequence[ManifestFile]) -> dict[str, bytes]:
@@ -103,8 +101,10 @@ class PolicyFetcher:
         finally:
             for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # no request outlives this call
 
     async def _fetch_chunk(self, chunk: Chunk) -> bytes:
+        """Kept in the cache as soon as it is there and true, so that a failed fetch is resumed, not repeated."""
         for number in range(1, self._policy.max_tries + 1):
             try:
                 data = await self._get_chunk(chunk.sha256, chunk.num_bytes)
@@ -114,5 +114,6 @@ class PolicyFetcher:
                     raise
                 await self._sleep(self._policy.first_pause_s * 2 ** (number - 1))
             else:
+                self._cache.put(chunk.sha256, data)
                 return data
         raise AssertionError("max_tries is at least 1")

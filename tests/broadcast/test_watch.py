@@ -31,7 +31,7 @@ class Origin:
 
     def __init__(self, policies: Sequence[PreparedPolicy]) -> None:
         self.chunks = {digest: data for policy in policies for digest, data in policy.chunks.items()}
-        self.newest: asyncio.Queue[Manifest | None | OurFault] = asyncio.Queue()
+        self.newest: asyncio.Queue[Manifest | OurFault | None] = asyncio.Queue()
         self.asked_above: list[int] = []
         self.watch = PolicyWatch(self.next_manifest, PolicyFetcher(self.get_chunk, ChunkCache(1000)))
 

@@ -12,7 +12,7 @@ from farflung.api.records import Assignments, OpenSlots, Outcomes
 from farflung.wire.canonical import Record
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Manifest, Publication
-from farflung.wire.node import Heartbeat, PoolStatus
+from farflung.wire.node import Heartbeat, PoolStatus, Role
 from farflung.wire.pool import PoolSpec
 from farflung.wire.submission import Receipt, Submission, UploadTicket
 from farflung.wire.verdict import Judgement
@@ -28,7 +28,7 @@ MAX_WAIT_S = 60.0
 """Longest that a long poll is held; a longer wish is cut to this."""
 MAX_CHUNK_BYTES = 64 << 20
 """Largest chunk that the coordinator stores."""
-NODE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+NODE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 """What a node may be called: it becomes part of keys and of log lines."""
 
 
@@ -39,33 +39,40 @@ class Route:
     """With `{name}` for variable parts."""
     takes: type[Record] | None = None
     gives: type[Record] | None = None
+    roles: frozenset[Role] | None = None
+    """Who may call it, by the role header; None = anyone, also without saying who."""
 
+
+_WORKER = frozenset({Role.WORKER})
+_VALIDATOR = frozenset({Role.VALIDATOR})
+_TRAINER = frozenset({Role.TRAINER})
+_ALL = frozenset(Role)
 
 POOL = Route(method="GET", path="/v1/pool", gives=PoolSpec)
 LATEST_MANIFEST = Route(method="GET", path="/v1/manifests/latest", gives=Manifest)
 """Query `newer_than`, `wait_s`; 204 when there is none in time."""
 MANIFEST = Route(method="GET", path="/v1/manifests/{version}", gives=Manifest)
-LEASE = Route(method="POST", path="/v1/leases", takes=LeaseRequest, gives=Lease)
+LEASE = Route(method="POST", path="/v1/leases", takes=LeaseRequest, gives=Lease, roles=_WORKER)
 """Query `wait_s`; 204 when there is no slot for this node and version in time."""
-FORFEIT = Route(method="POST", path="/v1/forfeits", takes=Forfeit)
-TICKET = Route(method="GET", path="/v1/leases/{lease_id}/ticket", gives=UploadTicket)
-UPLOAD = Route(method="PUT", path="/v1/objects/{key}")
-DOWNLOAD = Route(method="GET", path="/v1/objects/{key}")
-SUBMIT = Route(method="POST", path="/v1/submissions", takes=Submission, gives=Receipt)
-ASSIGN = Route(method="POST", path="/v1/assignments", gives=Assignments)
+FORFEIT = Route(method="POST", path="/v1/forfeits", takes=Forfeit, roles=_WORKER)
+TICKET = Route(method="GET", path="/v1/leases/{lease_id}/ticket", gives=UploadTicket, roles=_WORKER)
+UPLOAD = Route(method="PUT", path="/v1/objects/{key}", roles=_WORKER)
+DOWNLOAD = Route(method="GET", path="/v1/objects/{key}", roles=_TRAINER | _VALIDATOR | {Role.COORDINATOR})
+SUBMIT = Route(method="POST", path="/v1/submissions", takes=Submission, gives=Receipt, roles=_WORKER)
+ASSIGN = Route(method="POST", path="/v1/assignments", gives=Assignments, roles=_VALIDATOR)
 """Query `max_count`, `held` (digests, comma-separated), `wait_s`."""
-JUDGE = Route(method="POST", path="/v1/judgements", takes=Judgement)
+JUDGE = Route(method="POST", path="/v1/judgements", takes=Judgement, roles=_VALIDATOR)
 OUTCOMES = Route(method="GET", path="/v1/outcomes", gives=Outcomes)
 """Query `after`, `limit`, `wait_s`."""
 OPEN_SLOTS = Route(method="GET", path="/v1/slots/open", gives=OpenSlots)
-PUT_CHUNK = Route(method="PUT", path="/v1/chunks/{sha256}")
+PUT_CHUNK = Route(method="PUT", path="/v1/chunks/{sha256}", roles=_TRAINER)
 GET_CHUNK = Route(method="GET", path="/v1/chunks/{sha256}")
-PUBLISH = Route(method="POST", path="/v1/publications", takes=Publication)
+PUBLISH = Route(method="POST", path="/v1/publications", takes=Publication, roles=_TRAINER)
 LAST_PUBLICATION = Route(method="GET", path="/v1/publications/latest", gives=Publication)
 """204 before the first."""
-HEARTBEAT = Route(method="POST", path="/v1/heartbeats", takes=Heartbeat)
+HEARTBEAT = Route(method="POST", path="/v1/heartbeats", takes=Heartbeat, roles=_ALL)
 STATUS = Route(method="GET", path="/v1/status", gives=PoolStatus)
-FINISH = Route(method="POST", path="/v1/finish")
+FINISH = Route(method="POST", path="/v1/finish", roles=_TRAINER)
 
 
 def evidence_key(evidence_digest: str) -> str:

@@ -8,7 +8,7 @@ the newest version, while there is capacity.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from farflung.slots.events import Event, LeaseExpired, SlotClosed
+from farflung.slots.events import LeaseExpired, SlotClosed
 from farflung.slots.lifecycle import Slot
 from farflung.slots.table import SlotTable
 from farflung.wire.verdict import RejectReason
@@ -44,7 +44,7 @@ def due_events(
     loaded_versions: Mapping[str, int],
     max_judgings: int,
     now_ms: int,
-) -> list[Event]:
+) -> list[LeaseExpired | SlotClosed]:
     """What has to happen by now.
 
     A vacant slot of an older version ends when no worker that is alive has that version loaded, or when nobody took it
@@ -66,8 +66,8 @@ def due_events(
     ]
 
 
-def _ended_leases(table: SlotTable, silent_nodes: Collection[str], now_ms: int) -> list[Event]:
-    ended: list[Event] = []
+def _ended_leases(table: SlotTable, silent_nodes: Collection[str], now_ms: int) -> list[LeaseExpired]:
+    ended: list[LeaseExpired] = []
     for slot in table.leased():
         if slot.lease.expires_at_ms <= now_ms:
             ended.append(LeaseExpired(slot=slot.slot, at_ms=now_ms, reason=LEASE_EXPIRED))
@@ -76,7 +76,7 @@ def _ended_leases(table: SlotTable, silent_nodes: Collection[str], now_ms: int) 
     return ended
 
 
-def _abandoned(table: SlotTable, loaded: Collection[int], now_ms: int) -> list[Event]:
+def _abandoned(table: SlotTable, loaded: Collection[int], now_ms: int) -> list[SlotClosed]:
     return [
         SlotClosed(slot=slot.slot, reason=slot.reason)
         for slot in table.vacant()

@@ -40,7 +40,7 @@ class GroupCommit:
         Raises:
             OurFault: an earlier write failed.
         """
-        self._raise_if_failed()
+        self.raise_if_failed()
         sequence = self.next_sequence
         self.next_sequence += 1
         self._gathered.append(Entry(sequence=sequence, at_ms=at_ms, kind=kind, body=body))
@@ -59,7 +59,7 @@ class GroupCommit:
         done = self._gathered_done or self._writing_done
         if done is not None:
             await asyncio.shield(done)
-        self._raise_if_failed()
+        self.raise_if_failed()
 
     async def append(self, kind: str, body: bytes, at_ms: int) -> int:
         """`enqueue`, then `committed`."""
@@ -95,6 +95,7 @@ class GroupCommit:
             if done is not None and not done.done():
                 done.set_result(None)
 
-    def _raise_if_failed(self) -> None:
+    def raise_if_failed(self) -> None:
+        """Raises the `OurFault` of a failed write, if there was one."""
         if self.failed.done():
             raise self.failed.result()

@@ -1,0 +1,220 @@
+"""The coordinator as an HTTP application: each route of `api.routes`, and what it calls."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from farflung.api import routes
+from farflung.api.errors import RefusalReason, Refused
+from farflung.api.records import MAX_ASSIGNMENTS, MAX_OUTCOMES, Assignments, OpenSlots, Outcomes
+from farflung.api.routes import Route
+from farflung.coordinator import exchange
+from farflung.coordinator.core import Core
+from farflung.coordinator.judging import JudgingDesk
+from farflung.coordinator.leasing import LeasingDesk
+from farflung.coordinator.publishing import PublishingDesk
+from farflung.coordinator.status import pool_status
+from farflung.wire.lease import Forfeit, LeaseRequest
+from farflung.wire.manifest import Publication
+from farflung.wire.node import Heartbeat
+from farflung.wire.submission import Submission
+from farflung.wire.verdict import EvidenceBundle, Judgement
+
+MAX_VERSION = 2**53
+"""Bound of numbers in paths and queries; far above any version or sequence."""
+_PATTERNS = {"{version}": r"{version:\d{1,15}}", "{sha256}": "{sha256:[0-9a-f]{64}}", "{key}": "{key:.{1,256}}"}
+DOWNLOADABLE = ("rollouts/", "evidence/")
+
+
+def build_app(core: Core, judging: JudgingDesk) -> web.Application:
+    """Every route, behind the error boundary."""
+    app = web.Application(middlewares=[exchange.boundary, _noting(core)])
+    app.on_response_prepare.append(_telling(core))
+    workers, validators, trainers = _Workers(core), _Validators(core, judging), _Trainers(core)
+    handlers: dict[Route, Handler] = {
+        routes.POOL: trainers.pool,
+        routes.LATEST_MANIFEST: trainers.latest_manifest,
+        routes.MANIFEST: trainers.manifest,
+        routes.LEASE: workers.lease,
+        routes.FORFEIT: workers.forfeit,
+        routes.TICKET: workers.ticket,
+        routes.UPLOAD: workers.upload,
+        routes.SUBMIT: workers.submit,
+        routes.ASSIGN: validators.assign,
+        routes.JUDGE: validators.judge,
+        routes.DOWNLOAD: validators.download,
+        routes.OUTCOMES: trainers.outcomes,
+        routes.OPEN_SLOTS: trainers.open_slots,
+        routes.PUT_CHUNK: trainers.put_chunk,
+        routes.GET_CHUNK: trainers.get_chunk,
+        routes.PUBLISH: trainers.publish,
+        routes.LAST_PUBLICATION: trainers.last_publication,
+        routes.HEARTBEAT: _heartbeat(core),
+        routes.STATUS: _status(core),
+        routes.FINISH: trainers.finish,
+    }
+    for route, handler in handlers.items():
+        app.router.add_route(route.method, _pattern(route.path), handler)
+    return app
+
+
+def _pattern(path: str) -> str:
+    for part, pattern in _PATTERNS.items():
+        path = path.replace(part, pattern)
+    return path
+
+
+def _noting(core: Core) -> Middleware:
+    """Notes that the caller lives."""
+
+    @web.middleware
+    async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
+        caller = exchange.caller_of(request)
+        if caller is not None:
+            core.nodes.saw(caller.role, caller.node, core.now_ms())
+        return await handler(request)
+
+    return note
+
+
+def _telling(core: Core) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Tells every caller when the run is over."""
+
+    async def tell(_request: web.Request, answer: web.StreamResponse) -> None:
+        if core.is_finished:
+            answer.headers[routes.FINISHED_HEADER] = "1"
+
+    return tell
+
+
+def _heartbeat(core: Core) -> Handler:
+    async def heartbeat(request: web.Request) -> web.StreamResponse:
+        caller = exchange.required_caller(request, routes.HEARTBEAT)
+        beat = await exchange.read_record(request, Heartbeat)
+        exchange.check_is_caller(beat.node, caller)
+        core.nodes.beat(beat, core.now_ms())
+        return exchange.record_answer(None)
+
+    return heartbeat
+
+
+def _status(core: Core) -> Handler:
+    async def status(_request: web.Request) -> web.StreamResponse:
+        answer = pool_status(core)
+        await core.committed()
+        return exchange.record_answer(answer)
+
+    return status
+
+
+class _Workers:
+    def __init__(self, core: Core) -> None:
+        self._desk = LeasingDesk(core)
+
+    async def lease(self, request: web.Request) -> web.StreamResponse:
+        caller = exchange.required_caller(request, routes.LEASE)
+        wanted = await exchange.read_record(request, LeaseRequest)
+        exchange.check_is_caller(wanted.node, caller)
+        return exchange.record_answer(await self._desk.lease(wanted, exchange.wait_s(request)))
+
+    async def forfeit(self, request: web.Request) -> web.StreamResponse:
+        caller = exchange.required_caller(request, routes.FORFEIT)
+        forfeit = await exchange.read_record(request, Forfeit)
+        exchange.check_is_caller(forfeit.node, caller)
+        await self._desk.forfeit(forfeit)
+        return exchange.record_answer(None)
+
+    async def ticket(self, request: web.Request) -> web.StreamResponse:
+        caller = exchange.required_caller(request, routes.TICKET)
+        return exchange.record_answer(await self._desk.ticket(caller.node, request.match_info["lease_id"]))
+
+    async def upload(self, request: web.Request) -> web.StreamResponse:
+        caller = exchange.required_caller(request, routes.UPLOAD)
+        key = request.match_info["key"]
+        await self._desk.upload(caller.node, key, lambda max_bytes: exchange.read_body(request, max_bytes))
+        return exchange.record_answer(None)
+
+    async def submit(self, request: web.Request) -> web.StreamResponse:
+        caller = exchange.required_caller(request, routes.SUBMIT)
+        submission = await exchange.read_record(request, Submission)
+        exchange.check_is_caller(submission.node, caller)
+        return exchange.record_answer(await self._desk.submit(submission))
+
+
+class _Validators:
+    def __init__(self, core: Core, desk: JudgingDesk) -> None:
+        self._core = core
+        self._desk = desk
+
+    async def assign(self, request: web.Request) -> web.StreamResponse:
+        caller = exchange.required_caller(request, routes.ASSIGN)
+        max_count = exchange.whole_number(request, "max_count", 1, least=1, most=MAX_ASSIGNMENTS)
+        held = frozenset(request.query.get("held", "").split(","))
+        items = await self._desk.assignments(caller.node, max_count, held, exchange.wait_s(request))
+        return exchange.record_answer(Assignments(items=items))
+
+    async def judge(self, request: web.Request) -> web.StreamResponse:
+        caller = exchange.required_caller(request, routes.JUDGE)
+        judgement = await exchange.read_record(request, Judgement)
+        exchange.check_is_caller(judgement.verdict.validator, caller)
+        await self._desk.judge(judgement)
+        return exchange.record_answer(None)
+
+    async def download(self, request: web.Request) -> web.StreamResponse:
+        exchange.required_caller(request, routes.DOWNLOAD)
+        key = request.match_info["key"]
+        max_bytes = max(self._core.state.rules.max_file_bytes, EvidenceBundle.MAX_BYTES)
+        if not key.startswith(DOWNLOADABLE):
+            raise Refused(RefusalReason.NOT_FOUND, f"{key!r} is not a rollout file or evidence")
+        try:
+            return exchange.bytes_answer(await self._core.files.get(key, max_bytes))
+        except KeyError:
+            raise Refused(RefusalReason.NOT_FOUND, f"{key!r} is not there, or not any more") from None
+
+
+class _Trainers:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._desk = PublishingDesk(core)
+
+    async def pool(self, _request: web.Request) -> web.StreamResponse:
+        return exchange.record_answer(self._core.state.rules)
+
+    async def latest_manifest(self, request: web.Request) -> web.StreamResponse:
+        newer_than = exchange.whole_number(request, "newer_than", -1, least=-1, most=MAX_VERSION)
+        return exchange.record_answer(await self._desk.latest_manifest(newer_than, exchange.wait_s(request)))
+
+    async def manifest(self, request: web.Request) -> web.StreamResponse:
+        return exchange.record_answer(await self._desk.manifest(int(request.match_info["version"])))
+
+    async def outcomes(self, request: web.Request) -> web.StreamResponse:
+        after = exchange.whole_number(request, "after", -1, least=-1, most=MAX_VERSION)
+        limit = exchange.whole_number(request, "limit", MAX_OUTCOMES, least=1, most=MAX_OUTCOMES)
+        items = await self._desk.outcomes(after, limit, exchange.wait_s(request))
+        return exchange.record_answer(Outcomes(items=items))
+
+    async def open_slots(self, _request: web.Request) -> web.StreamResponse:
+        return exchange.record_answer(OpenSlots(slots=await self._desk.open_slots()))
+
+    async def put_chunk(self, request: web.Request) -> web.StreamResponse:
+        exchange.required_caller(request, routes.PUT_CHUNK)
+        data = await exchange.read_body(request, routes.MAX_CHUNK_BYTES)
+        await self._desk.put_chunk(request.match_info["sha256"], data)
+        return exchange.record_answer(None)
+
+    async def get_chunk(self, request: web.Request) -> web.StreamResponse:
+        return exchange.bytes_answer(await self._desk.get_chunk(request.match_info["sha256"]))
+
+    async def publish(self, request: web.Request) -> web.StreamResponse:
+        exchange.required_caller(request, routes.PUBLISH)
+        await self._desk.publish(await exchange.read_record(request, Publication))
+        return exchange.record_answer(None)
+
+    async def last_publication(self, _request: web.Request) -> web.StreamResponse:
+        return exchange.record_answer(await self._desk.last_publication())
+
+    async def finish(self, request: web.Request) -> web.StreamResponse:
+        exchange.required_caller(request, routes.FINISH)
+        self._core.finish()
+        return exchange.record_answer(None)

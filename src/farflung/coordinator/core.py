@@ -1,0 +1,145 @@
+"""What every desk of the coordinator shares: the state, and the one way to change it.
+
+    step(record)      the ledger takes the record, the journal gets it, whoever waits for it is woken; synchronous
+    await committed() everything stepped so far is on disk: now it may be acknowledged, or shown
+
+A step is decided and taken without an `await` in between, so decisions never see half a step. This module does not know
+routes, or what the records are for.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from farflung.api.routes import evidence_key
+from farflung.coordinator.config import CoordinatorConfig
+from farflung.coordinator.files import Files
+from farflung.coordinator.journal import JournalRecord, encode
+from farflung.coordinator.nodes import NodeBook
+from farflung.coordinator.pool_state import PoolState
+from farflung.coordinator.signals import Switchboard, Topic
+from farflung.slots import ledger
+from farflung.slots.events import Forfeited, LeaseExpired
+from farflung.slots.leases import write_ticket
+from farflung.slots.lifecycle import Slot
+from farflung.slots.table import SlotTable
+from farflung.state.group_commit import GroupCommit
+from farflung.wire.lease import Lease
+from farflung.wire.submission import UploadTicket
+
+Answer = TypeVar("Answer")
+
+_TOPICS = {
+    ledger.CapacityFreed: Topic.CAPACITY,
+    ledger.JudgingNeeded: Topic.JUDGING,
+    ledger.OutcomeReady: Topic.OUTCOMES,
+}
+
+
+class Core:
+    """
+    Args:
+        state: as the journal left it.
+        num_since_snapshot: entries of the journal since its last snapshot.
+        now_ms: wall clock, milliseconds.
+    """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        state: PoolState,
+        commits: GroupCommit,
+        files: Files,
+        *,
+        num_since_snapshot: int = 0,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.state = state
+        self.files = files
+        self.now_ms = now_ms
+        self.nodes = NodeBook(
+            started_ms=now_ms(),
+            silent_after_ms=round(config.silent_after_s * 1000),
+            forget_after_ms=round(config.forget_after_s * 1000),
+        )
+        self.switchboard = Switchboard()
+        self.is_finished = False
+        """The trainer said that the run is over. Not kept across a restart."""
+        self.garbage: deque[str] = deque()
+        """Keys of objects that nobody needs once what is stepped is committed."""
+        self.has_unused_chunks = True
+        """Whether it is worth looking for chunks that no fetchable version has."""
+        self._commits = commits
+        self._num_since_snapshot = num_since_snapshot
+
+    @property
+    def table(self) -> SlotTable:
+        return self.state.ledger.table
+
+    @property
+    def next_sequence(self) -> int:
+        """Of the record that is stepped next."""
+        return self._commits.next_sequence
+
+    def step(self, record: JournalRecord) -> None:
+        """Take one record.
+
+        Raises:
+            IllegalEvent: it cannot happen now; nothing was changed.
+            OurFault: the journal failed earlier.
+        """
+        self._commits.raise_if_failed()
+        lost = self.table.slot(record.slot) if isinstance(record, LeaseExpired | Forfeited) else None
+        instructions = self.state.apply(record)
+        if lost is not None:
+            self.garbage.append(self.ticket(lost.lease).key)
+        self._journal(record)
+        self._num_since_snapshot += 1
+        if self._num_since_snapshot >= self.config.snapshot_every_events:
+            self._journal(self.state.snapshot())
+            self._num_since_snapshot = 0
+        for instruction in instructions:
+            self._execute(instruction)
+
+    async def committed(self) -> None:
+        """Raises `OurFault` when the journal failed."""
+        await self._commits.committed()
+
+    async def poll(self, topic: Topic, ask: Callable[[], Answer | None], wait_s: float) -> Answer | None:
+        """Ask, and ask again when the topic rings, until there is an answer, time is up or the run is over.
+
+        What is returned rests on committed state.
+        """
+        answer = await self.switchboard.wait_for(topic, ask, wait_s)
+        await self.committed()
+        return answer
+
+    def finish(self) -> None:
+        """The run is over: nobody waits for anything any more."""
+        self.is_finished = True
+        self.switchboard.close()
+
+    def ticket(self, lease: Lease) -> UploadTicket:
+        return write_ticket(self.state.rules, self.state.secret, lease)
+
+    def _journal(self, record: JournalRecord) -> None:
+        kind, body = encode(record)
+        self._commits.enqueue(kind, body, self.now_ms())
+
+    def _execute(self, instruction: ledger.Instruction) -> None:
+        match instruction:
+            case ledger.VersionRetired():
+                self.has_unused_chunks = True
+            case ledger.SlotForgotten():
+                self._discard_files(instruction.slot)
+            case _:
+                self.switchboard.ring(_TOPICS[type(instruction)])
+
+    def _discard_files(self, slot: Slot) -> None:
+        if self.config.keep_files:
+            return
+        if slot.submission is not None:
+            self.garbage.append(slot.submission.file_key)
+        if slot.verdict is not None:
+            self.garbage.append(evidence_key(slot.verdict.evidence_digest))

@@ -1,0 +1,184 @@
+"""From HTTP to typed calls and back: callers, bounded bodies, query parameters, and every error as an answer.
+
+The `boundary` is the one place where errors become status codes: a refusal is the caller's fault (4xx with reason), all
+else is ours (5xx, no details; they are in the log). This module does not know the operations.
+"""
+
+import asyncio
+import logging
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TypeVar
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from farflung.api import routes
+from farflung.api.errors import RefusalReason, Refused
+from farflung.api.records import Refusal
+from farflung.api.routes import Route
+from farflung.errors import OurFault, PeerFault, Transient
+from farflung.wire.canonical import Record
+from farflung.wire.node import Role
+
+logger = logging.getLogger(__name__)
+
+Expected = TypeVar("Expected", bound=Record)
+
+BODY_SILENCE_S = 30.0
+"""Longest pause in a body before the caller is given up."""
+MAX_MESSAGE_CHARS = 500
+"""Of a refusal's sentence; it may quote the caller's own input."""
+UNAVAILABLE = "unavailable"
+
+_STATUS = {
+    RefusalReason.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    RefusalReason.NO_ROUTE: HTTPStatus.NOT_FOUND,
+    RefusalReason.NOT_FOUND: HTTPStatus.NOT_FOUND,
+    RefusalReason.UNKNOWN_LEASE: HTTPStatus.NOT_FOUND,
+    RefusalReason.UNKNOWN_SUBMISSION: HTTPStatus.NOT_FOUND,
+    RefusalReason.WRONG_ROLE: HTTPStatus.FORBIDDEN,
+    RefusalReason.WRONG_NODE: HTTPStatus.FORBIDDEN,
+    RefusalReason.UNKNOWN_UPLOAD: HTTPStatus.FORBIDDEN,
+    RefusalReason.WRONG_POLICY: HTTPStatus.CONFLICT,
+    RefusalReason.LEASE_OVER: HTTPStatus.CONFLICT,
+    RefusalReason.VERSION_ORDER: HTTPStatus.CONFLICT,
+    RefusalReason.CHUNK_MISSING: HTTPStatus.CONFLICT,
+    RefusalReason.BATCH_LINK: HTTPStatus.CONFLICT,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """Who says that he calls. Open pools believe it."""
+
+    node: str
+    role: Role
+
+
+def caller_of(request: web.Request) -> Caller | None:
+    """The caller by the headers; None when they are absent."""
+    node, role = request.headers.get(routes.NODE_HEADER), request.headers.get(routes.ROLE_HEADER)
+    if node is None and role is None:
+        return None
+    if node is None or not re.fullmatch(routes.NODE_PATTERN, node, re.ASCII):
+        raise Refused(RefusalReason.BAD_REQUEST, f"node {node!r} must match {routes.NODE_PATTERN}")
+    if role not in set(Role):
+        raise Refused(RefusalReason.BAD_REQUEST, f"role {role!r} must be one of {', '.join(Role)}")
+    return Caller(node=node, role=Role(role))
+
+
+def required_caller(request: web.Request, route: Route) -> Caller:
+    """The caller, in one of the route's roles."""
+    caller = caller_of(request)
+    assert route.roles is not None, f"{route.path} is for anyone"
+    if caller is None or caller.role not in route.roles:
+        found = "nobody in particular" if caller is None else f"a {caller.role}"
+        raise Refused(
+            RefusalReason.WRONG_ROLE,
+            f"{route.method} {route.path} is for {', '.join(sorted(route.roles))}, not {found}",
+        )
+    return caller
+
+
+def check_is_caller(node: str, caller: Caller) -> None:
+    """Nobody speaks for another node."""
+    if node != caller.node:
+        raise Refused(RefusalReason.WRONG_NODE, f"the record is {node!r}'s, the caller is {caller.node}")
+
+
+async def read_body(request: web.Request, max_bytes: int) -> bytes:
+    """The request's body; refused as soon as it is too long, or when it stops coming."""
+    if (request.content_length or 0) > max_bytes:
+        raise Refused(RefusalReason.TOO_LARGE, f"{request.content_length} bytes announced, at most {max_bytes} allowed")
+    body = bytearray()
+    pieces = request.content.iter_any()
+    while True:
+        try:
+            async with asyncio.timeout(BODY_SILENCE_S):
+                piece = await anext(pieces, None)
+        except TimeoutError:
+            raise Refused(RefusalReason.BAD_REQUEST, f"body stopped after {len(body)} bytes") from None
+        if piece is None:
+            return bytes(body)
+        body += piece
+        if len(body) > max_bytes:
+            raise Refused(RefusalReason.TOO_LARGE, f"more than {max_bytes} bytes, which is the limit")
+
+
+async def read_record(request: web.Request, expected: type[Expected]) -> Expected:
+    return expected.from_bytes(await read_body(request, expected.MAX_BYTES))
+
+
+def wait_s(request: web.Request) -> float:
+    """How long the caller wants a long poll to be held, within the limit."""
+    text = request.query.get("wait_s", "0")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise Refused(RefusalReason.BAD_REQUEST, f"wait_s is {text[:80]!r}: it must be a number of seconds, 0 or more")
+    return min(seconds, routes.MAX_WAIT_S)
+
+
+def whole_number(request: web.Request, name: str, default: int, *, least: int, most: int) -> int:
+    """A query parameter in [least, most]."""
+    text = request.query.get(name)
+    if text is None:
+        return default
+    number = int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else None
+    if number is None or not least <= number <= most:
+        raise Refused(
+            RefusalReason.BAD_REQUEST, f"{name} is {text[:80]!r}: it must be a whole number in [{least}, {most}]"
+        )
+    return number
+
+
+def record_answer(record: Record | None) -> web.Response:
+    """200 with the record; 204 without."""
+    if record is None:
+        return web.Response(status=HTTPStatus.NO_CONTENT)
+    return web.Response(body=record.to_bytes(), content_type=routes.RECORD_TYPE)
+
+
+def bytes_answer(data: bytes) -> web.Response:
+    return web.Response(body=data, content_type=routes.BYTES_TYPE)
+
+
+@web.middleware
+async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn every error into an answer."""
+    try:
+        return await handler(request)
+    except Refused as refused:
+        return _refusal(_status(refused.reason), refused.reason, refused.message)
+    except PeerFault as fault:
+        return _refusal(HTTPStatus.BAD_REQUEST, fault.reason, fault.detail)
+    except web.HTTPException as error:
+        return _refusal(
+            HTTPStatus(error.status), RefusalReason.NO_ROUTE, f"{request.method} {request.path}: {error.reason}"
+        )
+    except Transient as error:
+        logger.warning("%s %s: %s", request.method, request.path, error)
+        return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE, "the store is not available at the moment")
+    except OurFault:
+        logger.exception("%s %s", request.method, request.path)
+        return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE, "the coordinator is in trouble, see its log")
+    except ConnectionError as error:
+        logger.info("%s %s: caller went away: %s", request.method, request.path, error)
+        raise
+    except Exception:  # a bug here must not show its insides to a stranger, nor stop the service
+        logger.exception("%s %s", request.method, request.path)
+        return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, UNAVAILABLE, "the coordinator has a bug, see its log")
+
+
+def _status(reason: str) -> HTTPStatus:
+    known = reason in set(RefusalReason)
+    return _STATUS.get(RefusalReason(reason), HTTPStatus.BAD_REQUEST) if known else HTTPStatus.BAD_REQUEST
+
+
+def _refusal(status: HTTPStatus, reason: str, message: str) -> web.Response:
+    body = Refusal(reason=reason, message=message[:MAX_MESSAGE_CHARS]).to_bytes()
+    return web.Response(status=status, body=body, content_type=routes.RECORD_TYPE)

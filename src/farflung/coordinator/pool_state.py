@@ -1,0 +1,104 @@
+"""Everything that the coordinator must not forget: a function of the journal, stepped one record at a time.
+
+This module does not know time, sockets, files or who asks; it neither decides nor waits.
+"""
+
+from collections.abc import Iterable
+
+from farflung.coordinator.journal import FORMAT, JournalRecord, PoolOpened, Published, Snapshot
+from farflung.errors import OurFault, UserError
+from farflung.slots import events
+from farflung.slots.ledger import Instruction, Ledger, VersionRetired
+from farflung.wire.manifest import Publication
+from farflung.wire.pool import PoolSpec
+
+
+class PoolState:
+    """Pool rules, secret, slots and published versions.
+
+    Args:
+        start: the journal's first record.
+    """
+
+    def __init__(self, start: PoolOpened | Snapshot) -> None:
+        snapshot = start if isinstance(start, Snapshot) else None
+        self.opened = start if isinstance(start, PoolOpened) else start.opened
+        if self.opened.format != FORMAT:
+            raise UserError(f"the event log has format {self.opened.format}, this version of farflung reads {FORMAT}")
+        self.rules = self.opened.spec
+        self.secret = self.opened.secret
+        self.pool_digest = self.rules.digest()
+        self.ledger = Ledger(self.rules, snapshot.ledger if snapshot else None)
+        self.manifests = {manifest.policy_version: manifest for manifest in (snapshot.manifests if snapshot else ())}
+        """Version -> manifest, for versions that may still be fetched."""
+        self.last_publication = snapshot.last_publication if snapshot else None
+
+    def apply(self, record: JournalRecord) -> list[Instruction]:
+        """Step on one record after the first.
+
+        Raises:
+            IllegalEvent: it cannot follow; nothing was changed.
+        """
+        match record:
+            case PoolOpened() | Snapshot():
+                raise OurFault(f"a {type(record).__name__} record in the middle of the journal")
+            case Published():
+                instructions = self._publish(record.publication)
+            case _:
+                instructions = self.ledger.apply(record)
+        for instruction in instructions:
+            if isinstance(instruction, VersionRetired):
+                del self.manifests[instruction.policy_version]
+        return instructions
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            opened=self.opened,
+            ledger=self.ledger.state,
+            manifests=tuple(self.manifests.values()),
+            last_publication=self.last_publication,
+        )
+
+    def chunks_in_use(self) -> set[str]:
+        """sha256 of every chunk of a version that may still be fetched."""
+        return {
+            chunk.sha256 for manifest in self.manifests.values() for file in manifest.files for chunk in file.chunks
+        }
+
+    def _publish(self, publication: Publication) -> list[Instruction]:
+        manifest = publication.manifest
+        self.manifests[manifest.policy_version] = manifest
+        instructions: list[Instruction] = []
+        if publication.batch is not None:
+            instructions += self.ledger.apply(events.BatchRecorded(batch=publication.batch))
+        instructions += self.ledger.apply(
+            events.VersionPublished(policy_version=manifest.policy_version, policy_digest=manifest.policy_digest)
+        )
+        self.last_publication = publication
+        return instructions
+
+
+def restore(records: Iterable[JournalRecord]) -> PoolState | None:
+    """The state after all records; None for an empty journal."""
+    iterator = iter(records)
+    first = next(iterator, None)
+    if first is None:
+        return None
+    if not isinstance(first, PoolOpened | Snapshot):
+        raise OurFault(f"the journal starts with a {type(first).__name__} record")
+    state = PoolState(first)
+    for record in iterator:
+        state.apply(record)
+    return state
+
+
+def check_same_pool(found: PoolSpec, asked: PoolSpec) -> None:
+    """Raises `UserError` naming the rules that differ between a journal and the configuration."""
+    if found == asked:
+        return
+    names = [name for name in PoolSpec.__struct_fields__ if getattr(found, name) != getattr(asked, name)]
+    first = names[0]
+    raise UserError(
+        f"this run was started with other pool rules ({', '.join(names)}): {first} was {getattr(found, first)!r} "
+        f"and is {getattr(asked, first)!r} now; use the old value, or another run folder"
+    )

@@ -1,0 +1,167 @@
+"""The role that leases, receipts and settles: journal -> state -> HTTP, until it is stopped.
+
+Killed at any moment and started again, it goes on where its journal ends, and every receipt that it gave holds.
+"""
+
+import asyncio
+import errno
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+from aiohttp import web
+
+from farflung.coordinator.app import build_app
+from farflung.coordinator.config import CoordinatorConfig
+from farflung.coordinator.core import Core
+from farflung.coordinator.files import Files
+from farflung.coordinator.journal import JournalRecord, PoolOpened, decode, encode
+from farflung.coordinator.judging import JudgingDesk
+from farflung.coordinator.pool_state import PoolState, check_same_pool, restore
+from farflung.coordinator.sweep import collect_garbage, step_due
+from farflung.errors import FarflungError, Transient, UserError
+from farflung.slots.seeds import SECRET_BYTES
+from farflung.state.event_log import EventLog, SqlEventLog
+from farflung.state.group_commit import GroupCommit
+from farflung.store.base import Store
+from farflung.store.object_store import ObjectStore
+from farflung.wire.pool import PoolSpec
+
+logger = logging.getLogger(__name__)
+
+SHUTDOWN_S = 2.0
+"""How long calls in progress may take when the coordinator stops."""
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def run(
+    config: CoordinatorConfig,
+    pool_spec: PoolSpec,
+    *,
+    stop: asyncio.Event,
+    on_listening: Callable[[str], None] = lambda _url: None,
+    now_ms: Callable[[], int] = wall_clock_ms,
+) -> None:
+    """Serve until `stop` is set.
+
+    Args:
+        on_listening: told the URL once calls are taken.
+
+    Raises:
+        UserError: store, database, port or pool rules cannot be used as configured.
+        OurFault: the journal could not be written; start again when there is room.
+    """
+    store = ObjectStore(config.store_url)
+    with _bound_socket(config.host, config.port) as listener:
+        log = SqlEventLog(config.database_url)
+        await serve(config, pool_spec, store, log, listener, stop=stop, on_listening=on_listening, now_ms=now_ms)
+
+
+async def serve(
+    config: CoordinatorConfig,
+    pool_spec: PoolSpec,
+    store: Store,
+    log: EventLog,
+    listener: socket.socket,
+    *,
+    stop: asyncio.Event,
+    on_listening: Callable[[str], None],
+    now_ms: Callable[[], int],
+) -> None:
+    """`run` on resources that are open already; closes the log."""
+    try:
+        state, num_entries, next_sequence = _replayed(log, pool_spec)
+    except FarflungError:
+        log.close()
+        raise
+    commits = GroupCommit(log, next_sequence)
+    try:
+        if state is None:
+            opened = PoolOpened(spec=pool_spec, secret=secrets.token_bytes(SECRET_BYTES))
+            await commits.append(*encode(opened), now_ms())
+            state = PoolState(opened)
+        core = Core(config, state, commits, Files(store), num_since_snapshot=num_entries, now_ms=now_ms)
+        judging = JudgingDesk(core)
+        runner = web.AppRunner(
+            build_app(core, judging), access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_S
+        )
+        await runner.setup()
+        await web.SockSite(runner, listener).start()
+        url = f"http://{_shown(config.host)}:{listener.getsockname()[1]}"
+        logger.info("pool %s: version %d, listening on %s", pool_spec.name, core.table.newest, url)
+        on_listening(url)
+        try:
+            await _sweep_until(stop, core, judging, commits)
+        finally:
+            core.switchboard.close()
+            await runner.cleanup()
+    finally:
+        await commits.close()
+    commits.raise_if_failed()
+    logger.info("coordinator stops")
+
+
+async def _sweep_until(stop: asyncio.Event, core: Core, judging: JudgingDesk, commits: GroupCommit) -> None:
+    """Do what time brings, until stopped or until the journal fails."""
+    stopping = asyncio.create_task(stop.wait())
+    while not stop.is_set() and not commits.failed.done():
+        await asyncio.wait((stopping, commits.failed), timeout=core.config.sweep_s, return_when=asyncio.FIRST_COMPLETED)
+        if commits.failed.done():
+            break
+        step_due(core, judging)
+        try:
+            await collect_garbage(core)
+        except Transient as error:
+            logger.warning("garbage stays for now: %s", error)
+    stopping.cancel()
+
+
+def _replayed(log: EventLog, pool_spec: PoolSpec) -> tuple[PoolState | None, int, int]:
+    """State, number of entries that it was made from, and sequence of the next entry."""
+    num_entries, next_sequence = 0, 0
+
+    def records() -> Iterator[JournalRecord]:
+        nonlocal num_entries, next_sequence
+        for entry in log.replay():
+            num_entries += 1
+            next_sequence = entry.sequence + 1
+            yield decode(entry)
+
+    state = restore(records())
+    if state is not None:
+        check_same_pool(state.rules, pool_spec)
+        logger.info("journal replayed: %d entries, version %d", num_entries, state.ledger.table.newest)
+    return state, num_entries, next_sequence
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens on the address; taken before anything else is touched."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise UserError(f"host {host!r} is no address of this machine: {error.strerror}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise UserError(
+                f"port {port} on {host} is in use: stop the program that listens there, or choose another "
+                "coordinator.port (0 = any free one)"
+            ) from error
+        raise UserError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return listener
+
+
+def _shown(host: str) -> str:
+    """The host as part of a URL."""
+    return f"[{host}]" if ":" in host else host

@@ -2,7 +2,7 @@
 
     2026-08-03 12:00:00,123 worker-1 INFO farflung.worker.service: slot 17 sampled in 1.2 s
 
-Nothing is configured at import: a process calls `log_to_file` once, in its `main`.
+Nothing is configured at import: a process calls one of these functions once, in its `main`.
 """
 
 import logging
@@ -38,12 +38,21 @@ def log_to_file(role: str, path: Path, *, level: int = logging.INFO, warnings_to
         OSError: the file cannot be opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    formatter = logging.Formatter(LINE_FORMAT.format(role=role.replace("%", "%%")))
     handlers: list[logging.Handler] = [_FileHandler(path, encoding="utf-8")]
     if warnings_to_stderr:
         stderr = logging.StreamHandler(sys.stderr)
         stderr.setLevel(logging.WARNING)
         handlers.append(stderr)
+    _configure(role, handlers, level)
+
+
+def log_to_stderr(role: str, *, level: int = logging.INFO) -> None:
+    """Send this process's log to the terminal that it was started from; arguments as above."""
+    _configure(role, [logging.StreamHandler(sys.stderr)], level)
+
+
+def _configure(role: str, handlers: list[logging.Handler], level: int) -> None:
+    formatter = logging.Formatter(LINE_FORMAT.format(role=role.replace("%", "%%")))
     for handler in handlers:
         handler.setFormatter(formatter)
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)

@@ -39,7 +39,7 @@ class Summary:
     tokens_trained: int
     """Completion tokens that carried a gradient."""
     drops: dict[str, int]
-    """Reason -> slots, submissions or groups that were not trained on."""
+    """Reason -> groups that were not trained on; slots, for reasons that only the coordinator has seen."""
     seed: int
     config_digest: str
     """Hex digest of the resolved configuration."""
@@ -56,12 +56,13 @@ def summarize(metrics: Iterable[Mapping[str, Any]], usage: Usage, *, seed: int, 
     rows = list(metrics)
     train = _by_version(rows, "train")
     evals = [row for row in _by_version(rows, "eval") if row.get("accuracy") is not None]
+    last_progress = ([{}, *_by_version(rows, "progress")])[-1]
     return Summary(
         initial_accuracy=float(evals[0]["accuracy"]) if evals else None,
         final_accuracy=float(evals[-1]["accuracy"]) if evals else None,
         eval_tasks=int(evals[-1].get("num_tasks") or 0) if evals else 0,
         versions=len(train),
-        optimizer_steps=max((int(row.get("step") or 0) for row in train), default=0) or len(train),
+        optimizer_steps=int(last_progress.get("optimizer_steps") or sum(1 for row in train if row.get("grad_norm"))),
         wall_s=usage.wall_s,
         cpu_s=usage.cpu_s,
         staleness_mean=_staleness_mean(train),
@@ -72,8 +73,10 @@ def summarize(metrics: Iterable[Mapping[str, Any]], usage: Usage, *, seed: int, 
         worker_idle_ratio=usage.idle_ratio("worker"),
         tokens_generated=usage.tokens_generated,
         tokens_accepted=usage.tokens_accepted,
-        tokens_trained=sum(int(row.get("num_tokens") or 0) for row in train),
-        drops=merged_drops(usage.drops, train),
+        tokens_trained=int(
+            last_progress.get("tokens_trained") or sum(int(row.get("num_tokens") or 0) for row in train)
+        ),
+        drops=merged_drops(usage.drops, [*train, last_progress]),
         seed=seed,
         config_digest=config_digest,
     )

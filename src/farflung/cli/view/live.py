@@ -32,6 +32,7 @@ class Display(Protocol):
     """Where figures are shown."""
 
     def show(self, figures: Figures) -> None: ...
+    def note(self, text: str) -> None: ...
     def close(self) -> None: ...
 
 
@@ -45,6 +46,9 @@ class LiveDisplay:
 
     def show(self, figures: Figures) -> None:
         self._live.update(screen(figures, self._console.width, self._console.height), refresh=True)
+
+    def note(self, text: str) -> None:
+        """Notes are part of the next screen."""
 
     def close(self) -> None:
         self._live.stop()
@@ -63,8 +67,11 @@ class LineDisplay:
             self._write(plain.line(figures))
             self._next_s = figures.elapsed_s + self._every_s
 
+    def note(self, text: str) -> None:
+        self._write(text)
+
     def close(self) -> None:
-        pass
+        """Nothing to put back."""
 
 
 class Watch:
@@ -73,7 +80,7 @@ class Watch:
     Args:
         url: of the coordinator.
         metrics_path: the trainer's metrics.jsonl.
-        state: what is folded into; only this thread touches it once `start` was called, except `add_note`.
+        state: what is folded into; only this thread touches it once `start` was called, except for notes.
         account: takes each status with the monotonic time at which it came.
     """
 
@@ -107,6 +114,11 @@ class Watch:
         self._answered.clear()
         self._wake.set()
         self._answered.wait(timeout_s)
+
+    def note(self, text: str) -> None:
+        """Something that a person should see happened; any thread may tell."""
+        self._state.add_note(text)
+        self._display.note(text)
 
     def close(self) -> None:
         """Draw a last time and leave the terminal as it was."""

@@ -163,20 +163,18 @@ _ROLE_ORDER = {"coordinator": 0, "trainer": 1, "worker": 2, "validator": 3}
 
 
 def merged_drops(pool: Mapping[str, int], rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """The pool's counts, and those reasons that only the trainer sees, most frequent first."""
-    trainer: dict[str, int] = {}
+    """The trainer's newest totals, and those reasons that only the pool has seen, most frequent first."""
+    trainer: Mapping[str, int] = {}
     for row in rows:
-        for reason, count in (row.get("drops") or {}).items():
-            trainer[reason] = trainer.get(reason, 0) + int(count)
-    merged = {**trainer, **pool}
+        trainer = row.get("drops") or trainer
+    merged = {**pool, **trainer}
     return dict(sorted(((r, n) for r, n in merged.items() if n), key=lambda item: (-item[1], item[0])))
 
 
 def _node_figures(node: NodeStatus, before: Heartbeat | None, window_s: float) -> NodeFigures:
     now = node.heartbeat
     idle_share = tokens_per_s = None
-    is_same_life = before is not None and now.cpu_s >= before.cpu_s
-    if before is not None and is_same_life and window_s > 0:
+    if before is not None and window_s > 0 and _lived_s(now) >= _lived_s(before):
         busy_s, idle_s = now.busy_s - before.busy_s, now.idle_s - before.idle_s
         idle_share = idle_s / (busy_s + idle_s) if busy_s + idle_s > 0 else None
         tokens_per_s = (now.tokens - before.tokens) / window_s
@@ -189,6 +187,11 @@ def _node_figures(node: NodeStatus, before: Heartbeat | None, window_s: float) -
         policy_version=now.policy_version,
         is_alive=node.is_alive,
     )
+
+
+def _lived_s(heartbeat: Heartbeat) -> float:
+    """Never falls in one life of a process."""
+    return heartbeat.busy_s + heartbeat.idle_s
 
 
 def _series(rows: Iterable[Mapping[str, Any]], name: str) -> tuple[Point, ...]:

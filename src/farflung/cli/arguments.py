@@ -1,0 +1,131 @@
+"""The command line: commands, their help, and which words are settings.
+
+A word with a dot, `--trainer.lr`, is always a setting of the configuration and never an option of a command, so
+settings may stand anywhere.
+"""
+
+import argparse
+import difflib
+import re
+from collections.abc import Sequence
+from typing import NoReturn, TypeAlias
+
+from farflung.cli import help_texts
+from farflung.errors import UserError
+
+_SETTING = re.compile(r"--[\w-]+\.")
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps our line breaks, and every command on one line."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports wrong usage as one sentence, like every other wrong input."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{_clearer(message)}; `{self.prog} --help` explains")
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 (it has no public name)
+
+
+def split_settings(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(words for the parser, settings): a setting takes the word after it unless it holds a "=" itself."""
+    plain: list[str] = []
+    settings: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not _SETTING.match(word):
+            plain.append(word)
+            continue
+        settings.append(word)
+        if "=" not in word and rest and not rest[0].startswith("--"):
+            settings.append(rest.pop(0))
+    return plain, settings
+
+
+def build_parser(version: str, shipped: Sequence[str]) -> Parser:
+    """The parser of everything but settings.
+
+    Args:
+        shipped: names of configurations that come with the package.
+    """
+    parser = Parser(
+        prog="farflung",
+        description=help_texts.DESCRIPTION,
+        epilog=help_texts.EPILOG,
+        allow_abbrev=False,
+        formatter_class=_Formatter,
+    )
+    parser.add_argument("--version", action="version", version=f"farflung {version}")
+    commands = parser.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", required=True, parser_class=Parser
+    )
+    _add_demo(commands)
+    _add_run(commands, shipped)
+    for role, text in help_texts.ROLES.items():
+        epilog = f"example:\n  {text.example}\n\n{help_texts.SETTINGS_HELP}"
+        command = _command(commands, role, text.short, text.description, epilog)
+        _role_arguments(command, needs_config=role in ("coordinator", "trainer"), takes_url=role != "coordinator")
+    _add_status(commands)
+    return parser
+
+
+def _add_demo(commands: Commands) -> None:
+    short = "watch a tiny model get better, in a few minutes on two cores"
+    demo = _command(commands, "demo", short, help_texts.DEMO, help_texts.DEMO_EPILOG)
+    demo.add_argument("--seed", type=int, help="another run of the same kind (default 0)")
+    demo.add_argument("--name", help="folder under runs/ (default demo, or demo-SEED)")
+    demo.add_argument("--dry-run", action="store_true", help="print the resolved configuration and stop")
+
+
+def _add_run(commands: Commands, shipped: Sequence[str]) -> None:
+    epilog = help_texts.RUN_EPILOG.format(shipped=", ".join(shipped))
+    run = _command(commands, "run", "start all roles of a configuration on this machine", help_texts.RUN, epilog)
+    run.add_argument("config", metavar="CONFIG", help="TOML file, or the name of a shipped one")
+    run.add_argument("--dry-run", action="store_true", help="print the resolved configuration and stop")
+
+
+def _add_status(commands: Commands) -> None:
+    epilog = "example:\n  farflung status http://127.0.0.1:7400"
+    status = _command(commands, "status", "ask a coordinator what goes on", help_texts.STATUS, epilog)
+    status.add_argument("url", metavar="URL", help="address of the coordinator")
+
+
+def _role_arguments(command: Parser, *, needs_config: bool, takes_url: bool) -> None:
+    command.add_argument(
+        "config", metavar="CONFIG", nargs=None if needs_config else "?", help="TOML file, or the name of a shipped one"
+    )
+    if takes_url:
+        command.add_argument(
+            "--coordinator", metavar="URL", help="its address (default: host and port of CONFIG's [coordinator])"
+        )
+    command.add_argument("--log", metavar="FILE", help="write the log there instead of to the terminal")
+    command.add_argument("--leash-fd", type=int, help=argparse.SUPPRESS)
+
+
+def _command(commands: Commands, name: str, short: str, description: str, epilog: str) -> Parser:
+    return commands.add_parser(
+        name,
+        help=short,
+        description=description,
+        epilog=epilog,
+        allow_abbrev=False,
+        formatter_class=_Formatter,
+    )
+
+
+def _clearer(message: str) -> str:
+    """argparse's message, with a suggestion where a choice was mistyped."""
+    choice = re.fullmatch(r"argument COMMAND: invalid choice: '(.*)' \(choose from (.*)\)", message)
+    if choice is None:
+        return message.replace("the following arguments are required:", "missing:")
+    known = [name.strip(" '") for name in choice[2].split(",")]
+    close = difflib.get_close_matches(choice[1], known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+    return f"unknown command {choice[1]!r}: {hint}"

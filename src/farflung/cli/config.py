@@ -1,0 +1,116 @@
+"""The configuration of a whole run: one section per role, and the rules between sections."""
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError, model_validator
+
+from farflung.config.base import Config
+from farflung.coordinator.config import CoordinatorConfig, PoolConfig
+from farflung.supervisor.config import Setting, SupervisorConfig
+from farflung.trainer.config import TrainerConfig
+from farflung.validator.config import ValidatorConfig
+from farflung.wire.pool import EnvArg
+from farflung.worker.config import WorkerConfig
+
+FREE_TO_CHANGE = (
+    "run.dir",
+    "run.name",
+    "coordinator.host",
+    "coordinator.port",
+    "supervisor.",
+    "trainer.checkpoint.",
+    "trainer.max_versions",
+    "trainer.num_samples_logged",
+    "trainer.start_timeout_s",
+    "validator.",
+    "worker.",
+)
+"""Settings that a run may be continued with: they change how fast or how long, not what is learned."""
+
+
+class RunSection(Config):
+    """What the run is called and where it lies."""
+
+    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Folder of the run under dir.")
+    dir: Path = Field(Path("runs"), description="Folder that holds the folders of runs.")
+    seed: int = Field(0, ge=0, lt=2**31, description="Weights, tasks and demonstrations follow from it.")
+
+
+class EnvironmentSection(Config):
+    """Which tasks are sampled and graded."""
+
+    name: str = Field(
+        "sort-digits",
+        min_length=1,
+        description="sort-digits, mod-sum, arithmetic, reverse-text, reasoning-gym:<data set>, or an installed one.",
+    )
+    args: dict[str, EnvArg] = Field({}, description="Arguments of the environment.")
+    seed: int | None = Field(None, ge=0, lt=2**31, description="Which tasks; none = run.seed.")
+
+
+class RunConfig(Config):
+    """Everything that a run is made of."""
+
+    run: RunSection = RunSection()
+    environment: EnvironmentSection = EnvironmentSection()
+    pool: PoolConfig = PoolConfig()
+    coordinator: CoordinatorConfig = CoordinatorConfig()
+    trainer: TrainerConfig = TrainerConfig()
+    worker: WorkerConfig = WorkerConfig()
+    validator: ValidatorConfig = ValidatorConfig()
+    supervisor: SupervisorConfig = SupervisorConfig()
+
+    @property
+    def environment_seed(self) -> int:
+        return self.run.seed if self.environment.seed is None else self.environment.seed
+
+    @model_validator(mode="after")
+    def _longest_sequence_fits_a_micro_batch(self) -> "RunConfig":
+        longest_tokens = self.pool.max_prompt_tokens + self.pool.max_completion_tokens
+        if self.trainer.micro_batch_tokens < longest_tokens:
+            raise ValueError(
+                f"trainer.micro_batch_tokens is {self.trainer.micro_batch_tokens} but the longest sequence has "
+                f"pool.max_prompt_tokens + pool.max_completion_tokens = {longest_tokens} tokens: raise the first or "
+                "lower one of the others"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _signs_of_life_are_frequent_enough(self) -> "RunConfig":
+        silent_after_s = self.coordinator.silent_after_s
+        for role, heartbeat_s in (("worker", self.worker.heartbeat_s), ("validator", self.validator.heartbeat_s)):
+            if 2 * heartbeat_s > silent_after_s:
+                raise ValueError(
+                    f"{role}.heartbeat_s is {heartbeat_s:g} but coordinator.silent_after_s is {silent_after_s:g}: a "
+                    f"{role} that misses one sign of life would count as dead; keep {role}.heartbeat_s at or below "
+                    f"{silent_after_s / 2:g}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _worker_overrides_are_worker_settings(self) -> "RunConfig":
+        overrides = self.supervisor.worker_overrides
+        if len(overrides) > self.supervisor.num_workers:
+            raise ValueError(
+                f"supervisor.worker_overrides has {len(overrides)} entries but supervisor.num_workers is "
+                f"{self.supervisor.num_workers}: raise num_workers or remove entries"
+            )
+        for number, settings in enumerate(overrides, 1):
+            _check_worker(number, self.worker, settings)
+        return self
+
+
+def _check_worker(number: int, worker: WorkerConfig, settings: dict[str, Setting]) -> None:
+    place = f"supervisor.worker_overrides, entry {number}"
+    unknown = sorted(settings.keys() - WorkerConfig.model_fields.keys())
+    if unknown:
+        raise ValueError(f"{place}: unknown setting {unknown[0]}; known: {', '.join(WorkerConfig.model_fields)}")
+    if "node" in settings:
+        raise ValueError(f"{place}: node cannot be set here, the supervisor names its workers worker-1, worker-2, ...")
+    try:
+        WorkerConfig.model_validate({**worker.model_dump(), **settings}, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        message = first["msg"]
+        raise ValueError(f"{place}: {name} is {first['input']!r}; {message[:1].lower()}{message[1:]}") from error

@@ -1,0 +1,118 @@
+"""What `--help` says: what a command does, an example, what to look at."""
+
+from dataclasses import dataclass
+
+DESCRIPTION = """\
+RL post-training of language models on machines that you do not control.
+
+A coordinator hands out work, workers sample completions, validators check
+them, and a trainer learns from what was accepted and publishes the next version
+of the model. Nobody waits for anybody; each role is one process."""
+
+EPILOG = """\
+start here:
+  farflung demo                      a tiny model learns to sort digits in some
+                                     minutes, on two cores
+  farflung run mod-sum               another task; `farflung run --help` has all
+  farflung run my.toml --dry-run     the resolved configuration, and where each
+                                     value comes from
+
+on several machines:
+  farflung coordinator my.toml       on one machine
+  farflung trainer my.toml           on the machine that learns
+  farflung worker --coordinator URL  on any machine, as many and as long as you
+                                     like
+
+farflung COMMAND --help tells what a command does and what to look at."""
+
+SETTINGS_HELP = """\
+settings:
+  --section.key VALUE, e.g. --trainer.lr 1e-5 --supervisor.num_workers 4
+  Every key that `farflung run CONFIG --dry-run` prints can be changed so.
+  Lists are written as [1, 2], no value as none."""
+
+DEMO = """\
+Teach a tiny model to sort six digits (`402917>` -> `012479`), with a
+coordinator, a trainer, two workers of different speed and a validator as
+separate processes. A few seconds of supervised training give it a start of
+about 0.3; then reinforcement learning takes held-out accuracy above 0.9 in
+some minutes."""
+
+DEMO_EPILOG = f"""\
+what to look at:
+  reward and held-out accuracy, which rise; not the loss, which stays near 0 in
+  this method
+  staleness: how many versions old the work was that the trainer learned from
+  who waits for whom: workers that wait for a lease mean that the trainer is the
+  slower side
+
+examples:
+  farflung demo --seed 3
+  farflung demo --trainer.max_versions 100     shorter
+  farflung demo --supervisor.num_workers 4     more workers
+
+{SETTINGS_HELP}"""
+
+RUN = """\
+Start all roles of a run on this machine and watch them until it is finished.
+Ctrl-C stops cleanly; the same command continues the run. Everything lies in
+runs/<name>/: the model as a Hugging Face folder, metrics.jsonl, summary.json,
+curves.png, samples.html and a log per process."""
+
+RUN_EPILOG = f"""\
+CONFIG is a TOML file, or the name of one that comes with the package:
+  {{shipped}}
+
+examples:
+  farflung run my.toml --dry-run     print the resolved configuration with the
+                                     source of each value
+  farflung run my.toml --trainer.lr 1e-5
+  farflung run mod-sum --run.name second-try --run.seed 1
+
+{SETTINGS_HELP}"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoleHelp:
+    short: str
+    description: str
+    example: str
+
+
+COORDINATOR = RoleHelp(
+    short="hand out work and keep the books",
+    description="""\
+Start the coordinator alone. It prints where it listens; the other roles need
+that address. It can be killed and started again at any moment: what it has
+acknowledged is on disk.""",
+    example="farflung coordinator my.toml --coordinator.host 0.0.0.0",
+)
+
+TRAINER = RoleHelp(
+    short="learn from accepted work and publish new versions",
+    description="""\
+Start the trainer alone. It needs the same CONFIG as the coordinator. Killed and
+started again, it goes on from its last checkpoint.""",
+    example="farflung trainer my.toml --coordinator http://10.0.0.7:7400",
+)
+
+WORKER = RoleHelp(
+    short="sample completions; join and leave at will",
+    description="""\
+Start one worker. All it needs is the coordinator's address: rules, tasks and
+weights come from there. Killed at any moment, its work goes to somebody else.""",
+    example="farflung worker --coordinator http://10.0.0.7:7400 --worker.node attic",
+)
+
+VALIDATOR = RoleHelp(
+    short="check and grade submissions",
+    description="""\
+Start one validator. All it needs is the coordinator's address.""",
+    example="farflung validator --coordinator http://10.0.0.7:7400",
+)
+
+ROLES = {"coordinator": COORDINATOR, "trainer": TRAINER, "worker": WORKER, "validator": VALIDATOR}
+
+STATUS = """\
+Ask a coordinator what goes on: who is there, what each process does, how much
+work is done and what was dropped."""

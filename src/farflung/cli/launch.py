@@ -1,0 +1,162 @@
+"""`farflung run` and `farflung demo`: all roles of a configuration on this machine, watched until the end."""
+
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from farflung.cli import ports
+from farflung.cli.boundary import EXIT_BUG, EXIT_USER_ERROR
+from farflung.cli.config import FREE_TO_CHANGE, RunConfig
+from farflung.cli.pool_rules import build_pool
+from farflung.cli.run_folder import FolderLock, RunFolder, differences, refuse_differences
+from farflung.config.load import Loaded, load
+from farflung.config.render import digest, render, to_toml
+from farflung.supervisor.config import Setting
+from farflung.supervisor.process import RoleSpec
+from farflung.supervisor.service import Outcome, StopRequest, Supervisor
+from farflung.telemetry.logs import log_to_file
+from farflung.telemetry.metrics import read_metrics
+from farflung.wire.node import Role
+
+logger = logging.getLogger(__name__)
+
+SUPERVISOR_LOG = "supervisor.log"
+
+
+def folder_of(config: RunConfig) -> RunFolder:
+    return RunFolder(root=config.run.dir / config.run.name)
+
+
+def is_finished(folder: RunFolder, max_versions: int) -> bool:
+    """Whether the folder holds a run that has made all its versions."""
+    versions = [row.get("version", -1) for row in read_metrics(folder.metrics) if row["kind"] == "train"]
+    return max(versions, default=-1) >= max_versions
+
+
+def dry_run(loaded: Loaded[RunConfig]) -> int:
+    """Print what would run, after every check that needs no process."""
+    build_pool(loaded.config)
+    sys.stdout.write(render(loaded))
+    return 0
+
+
+def launch(loaded: Loaded[RunConfig]) -> int:
+    """Start or continue the run of this configuration; returns the exit code.
+
+    Raises:
+        UserError: the configuration, the folder or the port will not do; nothing was started.
+    """
+    config = loaded.config
+    folder = folder_of(config)
+    build_pool(config)
+    with FolderLock(folder):
+        if folder.config.exists():
+            before = load(RunConfig, folder.config).config
+            refuse_differences(folder, differences(before, config, free=FREE_TO_CHANGE))
+        config = _with_port(config)
+        log_to_file("supervisor", folder.logs / SUPERVISOR_LOG)
+        _write_config(folder, config)
+        outcome = _supervise(config, folder)
+        return _conclude(config, folder, outcome)
+
+
+def role_specs(config: RunConfig, folder: RunFolder) -> list[RoleSpec]:
+    """How each process of the run is started, in that order."""
+    supervisor = config.supervisor
+    worker_settings = [*supervisor.worker_overrides, *[{}] * supervisor.num_workers][: supervisor.num_workers]
+    roles: list[tuple[Role, str, dict[str, Setting]]] = [
+        (Role.COORDINATOR, "coordinator", {}),
+        (Role.TRAINER, "trainer", {}),
+        *((Role.WORKER, f"worker-{number}", settings) for number, settings in enumerate(worker_settings, 1)),
+        *((Role.VALIDATOR, f"validator-{number}", {}) for number in range(1, supervisor.num_validators + 1)),
+    ]
+    return [_spec(config, folder, role, name, settings) for role, name, settings in roles]
+
+
+def _spec(config: RunConfig, folder: RunFolder, role: Role, name: str, settings: dict[str, Setting]) -> RoleSpec:
+    url = ports.coordinator_url(config.coordinator.host, config.coordinator.port)
+    where = () if role is Role.COORDINATOR else ("--coordinator", url)
+    named = {"node": name, **settings} if role in (Role.WORKER, Role.VALIDATOR) else settings
+    changes = [f"--{role.value}.{key}={_as_text(value)}" for key, value in named.items()]
+    log_path = folder.logs / f"{name}.log"
+    # -P: a file in the current folder must not stand in for a module.
+    python = (sys.executable, "-P", "-m", "farflung.cli.main")
+    return RoleSpec(
+        name=name,
+        role=role,
+        command=(*python, role.value, str(folder.config), *where, "--log", str(log_path), *changes),
+        log_path=log_path,
+    )
+
+
+def _as_text(value: Setting) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _with_port(config: RunConfig) -> RunConfig:
+    port = ports.usable_port(config.coordinator.host, config.coordinator.port)
+    return config.model_copy(update={"coordinator": config.coordinator.model_copy(update={"port": port})})
+
+
+def _write_config(folder: RunFolder, config: RunConfig) -> None:
+    unfinished = folder.config.with_suffix(".tmp")
+    unfinished.write_text(to_toml(config), encoding="utf-8")
+    unfinished.replace(folder.config)
+
+
+def _supervise(config: RunConfig, folder: RunFolder) -> Outcome:
+    from farflung.cli.watching import watching  # rich and aiohttp take a moment to import
+
+    stop = StopRequest()
+
+    with watching(config, folder) as watch, _stop_on_signals(stop):
+
+        def note(text: str) -> None:
+            logger.warning("%s", text)
+            watch.note(text)
+
+        supervisor = Supervisor(
+            role_specs(config, folder),
+            config.supervisor.restart_policy(),
+            stop_grace_s=config.supervisor.stop_grace_s,
+            report=note,
+        )
+        outcome = supervisor.run(stop, before_stop=watch.look)
+    logger.info("the run ends: %s %s", outcome.kind, outcome.sentence)
+    return outcome
+
+
+@contextmanager
+def _stop_on_signals(stop: StopRequest) -> Iterator[None]:
+    def ask(number: int, _frame: object) -> None:
+        if stop.level == 0:
+            logger.info("asked to stop by %s", signal.Signals(number).name)
+        stop.ask()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _conclude(config: RunConfig, folder: RunFolder, outcome: Outcome) -> int:
+    """Reports, a few lines for the person, and the exit code."""
+    from farflung.cli.report.write import as_text, write_report
+
+    if outcome.kind == "user_error":
+        sys.stderr.write(f"farflung: {outcome.sentence}\n")
+        return EXIT_USER_ERROR
+    title = f"{config.run.name}: {config.environment.name}, seed {config.run.seed}"
+    summary = write_report(folder, title=title, seed=config.run.seed, config_digest=digest(config))
+    if outcome.kind == "gave_up":
+        log = folder.logs / f"{outcome.culprit}.log"
+        sys.stderr.write(f"farflung: {outcome.sentence}; it crashed again and again, its log is {log}\n")
+        return EXIT_BUG
+    sys.stdout.write(f"\n{as_text(summary, folder)}\n")
+    if outcome.kind == "stopped":
+        sys.stdout.write(f"\nstopped; continue with: farflung run {folder.config}\n")
+    return 0

@@ -1,0 +1,29 @@
+"""From a configuration to the rules of a pool: environment and model are looked at, weights are not."""
+
+from farflung.cli.config import RunConfig
+from farflung.wire.pool import EnvironmentSpec, PoolSpec
+
+
+def build_pool(config: RunConfig) -> PoolSpec:
+    """The record that every role follows; a function of the configuration and the model's folder.
+
+    Raises:
+        UserError: no such environment, wrong arguments for it, no model in the folder, or the two do not fit.
+    """
+    from farflung.envs.registry import load_environment  # environments and tokenizers take a while to import
+    from farflung.trainer.model_source import describe
+
+    section = config.environment
+    environment = load_environment(section.name, config.environment_seed, section.args)
+    description = describe(config.trainer.model, environment)
+    return config.pool.build(
+        environment=EnvironmentSpec(
+            name=section.name,
+            args=section.args,
+            seed=config.environment_seed,
+            num_tasks=environment.num_tasks,
+            target_lengths=environment.target_lengths,
+        ),
+        tokenizer_digest=description.tokenizer.digest,
+        model_config_digest=description.config_digest,
+    )

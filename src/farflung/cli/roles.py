@@ -1,0 +1,127 @@
+"""One role in this process, until it is finished or asked to stop."""
+
+import asyncio
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from farflung.cli import ports
+from farflung.cli.boundary import EXIT_INTERRUPTED
+from farflung.cli.config import RunConfig
+from farflung.cli.launch import folder_of
+from farflung.cli.shipped import resolve_config
+from farflung.config.load import load
+from farflung.errors import UserError
+from farflung.supervisor.leash import hold
+from farflung.telemetry.logs import log_to_file, log_to_stderr
+
+Service = Callable[[asyncio.Event], Awaitable[None]]
+
+
+def run_role(arguments: Namespace, settings: list[str]) -> int:
+    """Returns 0 when the run is finished, 130 when the role was asked to stop."""
+    role: str = arguments.command
+    path = resolve_config(arguments.config) if arguments.config else None
+    config = load(RunConfig, path, settings).config
+    _start_log(role, config, arguments.log)
+    if arguments.leash_fd is not None:
+        hold(arguments.leash_fd)
+    service = SERVICES[role](config, _url(arguments, config))
+    return asyncio.run(_until_stopped(service))
+
+
+async def _until_stopped(service: Service) -> int:
+    """The first signal asks the service to stop, the second one interrupts it."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def ask() -> None:
+        stop.set()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ask)
+    await service(stop)
+    return EXIT_INTERRUPTED if stop.is_set() else 0
+
+
+def _start_log(role: str, config: RunConfig, log: str | None) -> None:
+    name = {"worker": config.worker.node, "validator": config.validator.node}.get(role) or role
+    if log is None:
+        log_to_stderr(name)
+    else:
+        log_to_file(name, Path(log))
+
+
+def _url(arguments: Namespace, config: RunConfig) -> str:
+    """Where the coordinator is: as told, else as the configuration says."""
+    if getattr(arguments, "coordinator", None):
+        url: str = arguments.coordinator
+        if not url.startswith(("http://", "https://")):
+            raise UserError(f"--coordinator is {url!r}: it must be a URL such as http://10.0.0.7:7400")
+        return url
+    if arguments.command == "coordinator":
+        return ""
+    if arguments.config is None:
+        raise UserError(
+            f"farflung {arguments.command} needs the coordinator's address: give --coordinator URL, such as "
+            "http://10.0.0.7:7400, or a CONFIG that names its host and port"
+        )
+    if config.coordinator.port == 0:
+        raise UserError(
+            f"{arguments.config} lets the coordinator take any free port: give its address with --coordinator URL"
+        )
+    return ports.coordinator_url(config.coordinator.host, config.coordinator.port)
+
+
+def _coordinator(config: RunConfig, _url: str) -> Service:
+    from farflung.cli.pool_rules import build_pool
+    from farflung.coordinator import service
+
+    folder = folder_of(config)
+    coordinator = config.coordinator.model_copy(
+        update={
+            "store_url": config.coordinator.store_url or str(folder.store),
+            "database_url": config.coordinator.database_url or f"sqlite:///{folder.database}",
+        }
+    )
+    pool = build_pool(config)
+    folder.root.mkdir(parents=True, exist_ok=True)
+    return lambda stop: service.run(coordinator, pool, stop=stop, on_listening=_tell_url)
+
+
+def _tell_url(url: str) -> None:
+    sys.stdout.write(f"listening on {url}\n")
+    sys.stdout.flush()
+
+
+def _trainer(config: RunConfig, url: str) -> Service:
+    from farflung.trainer import service
+
+    root = folder_of(config).root
+    root.mkdir(parents=True, exist_ok=True)
+    return lambda stop: service.run(config.trainer, url=url, run_folder=root, seed=config.run.seed, stop=stop)
+
+
+def _worker(config: RunConfig, url: str) -> Service:
+    from farflung.worker import service
+
+    return lambda stop: service.run(config.worker, url=url, stop=stop)
+
+
+def _validator(config: RunConfig, url: str) -> Service:
+    from farflung.validator import service
+
+    return lambda stop: service.run(config.validator, url=url, stop=stop)
+
+
+SERVICES: dict[str, Callable[[RunConfig, str], Service]] = {
+    "coordinator": _coordinator,
+    "trainer": _trainer,
+    "worker": _worker,
+    "validator": _validator,
+}
+"""Role -> its service. Each is imported when it is started: torch only where it is needed."""

@@ -1,0 +1,69 @@
+"""`farflung status URL`: what a coordinator knows, once."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Mapping
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from farflung.api.client import CoordinatorClient
+from farflung.cli.view import words
+from farflung.errors import UserError
+from farflung.wire.node import NodeStatus, PoolStatus, Role
+
+
+def show_status(url: str) -> int:
+    """Print it. Raises `Transient` when nobody answers."""
+    if not url.startswith(("http://", "https://")):
+        raise UserError(f"{url!r} is not the address of a coordinator: it must look like http://10.0.0.7:7400")
+    status = asyncio.run(_ask(url))
+    Console(file=sys.stdout).print(render_status(status, int(time.time() * 1000)))
+    return 0
+
+
+async def _ask(url: str) -> PoolStatus:
+    async with CoordinatorClient(url, node="status", role=Role.COORDINATOR) as client:
+        return await client.status()
+
+
+def render_status(status: PoolStatus, now_ms: int) -> RenderableType:
+    """The pool, its processes, its slots."""
+    state = "finished" if status.is_finished else "running"
+    version = "no version yet" if status.policy_version < 0 else f"version {status.policy_version}"
+    nodes = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=True)
+    for title, justify in (("process", "left"), ("does", "left"), ("worked", "right"), ("tokens", "right"),
+                           ("tokens/s", "right"), ("version", "right"), ("heard of", "right")):  # fmt: skip
+        nodes.add_column(title, justify="right" if justify == "right" else "left", no_wrap=True)
+    for node in sorted(status.nodes, key=lambda node: (node.heartbeat.role, node.heartbeat.node)):
+        nodes.add_row(*_cells(node, now_ms), style="" if node.is_alive else "red")
+    tokens = f"{words.count(status.tokens_generated)} sampled, {words.count(status.tokens_accepted)} accepted"
+    return Group(
+        Text(f" {status.pool} · {state} · {version}", style="bold"),
+        Text(f" tokens: {tokens}; tasks under way: {status.outstanding_groups}"),
+        Text(f" slots: {_counts(status.slots)}"),
+        Text(f" dropped: {_counts(status.drops)}"),
+        Text(),
+        nodes if status.nodes else Text(" no process has been heard of"),
+    )
+
+
+def _cells(node: NodeStatus, now_ms: int) -> tuple[str, ...]:
+    heartbeat = node.heartbeat
+    total_s = heartbeat.busy_s + heartbeat.idle_s
+    return (
+        heartbeat.node,
+        heartbeat.activity if node.is_alive else "not heard of",
+        words.percent(heartbeat.busy_s / total_s) if total_s > 0 else "",
+        words.count(heartbeat.tokens),
+        words.count(heartbeat.tokens_per_s),
+        str(heartbeat.policy_version) if heartbeat.policy_version >= 0 else "",
+        f"{words.duration((now_ms - node.last_seen_ms) / 1000)} ago",
+    )
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    shown = sorted(((name, number) for name, number in counts.items() if number), key=lambda item: -item[1])
+    return ", ".join(f"{name} {words.count(number)}" for name, number in shown) or "none"

@@ -1,0 +1,57 @@
+"""Puts the live view together: who looks, where it is shown, and who keeps the account."""
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from farflung.cli import ports
+from farflung.cli.config import RunConfig
+from farflung.cli.report.usage import UsageLog
+from farflung.cli.run_folder import RunFolder
+from farflung.cli.view.live import Display, LineDisplay, LiveDisplay, Watch
+from farflung.cli.view.state import RunState
+from farflung.telemetry.metrics import MetricsLog
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def watching(config: RunConfig, folder: RunFolder) -> Iterator[Watch]:
+    """Look at the run until the block ends; then the account is closed and the terminal is as before."""
+    usage = UsageLog(metrics=MetricsLog(folder.usage))
+    state = RunState(
+        name=config.run.name,
+        environment=config.environment.name,
+        max_versions=config.trainer.max_versions,
+        max_staleness=config.pool.max_staleness,
+        started_s=time.monotonic(),
+    )
+    watch = Watch(
+        ports.coordinator_url(config.coordinator.host, config.coordinator.port),
+        folder.metrics,
+        state,
+        _display(),
+        account=usage.add,
+    )
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.close()
+        usage.end()
+
+
+def _display() -> Display:
+    console = Console(file=sys.stdout)
+    if console.is_terminal and not console.is_dumb_terminal and console.encoding.lower().startswith("utf"):
+        return LiveDisplay(console)
+    return LineDisplay(_print_line)
+
+
+def _print_line(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

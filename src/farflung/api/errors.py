@@ -49,7 +49,7 @@ class RefusalReason(StrEnum):
     """A batch record names a slot that is not accepted, or was consumed or dropped before."""
 
 
-class Refused(FarflungError):  # noqa: N818 - named for what happened, as the faults are
+class Refused(FarflungError):
     """The coordinator said no.
 
     Args:

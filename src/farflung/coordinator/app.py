@@ -93,6 +93,8 @@ def _heartbeat(core: Core) -> Handler:
         caller = exchange.required_caller(request, routes.HEARTBEAT)
         beat = await exchange.read_record(request, Heartbeat)
         exchange.check_is_caller(beat.node, caller)
+        if beat.role is not caller.role:
+            raise Refused(RefusalReason.WRONG_ROLE, f"{caller.node} calls as {caller.role} and beats as {beat.role}")
         core.nodes.beat(beat, core.now_ms())
         return exchange.record_answer(None)
 

@@ -6,7 +6,9 @@ from typing import Any
 from farflung.errors import UserError
 from farflung.model.tokenizer import GENERATION_FILE, SETTINGS_FILE, TOKENIZER_FILE, Tokenizer
 
-PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
+BRACKETS = "⟨⟩"
+"""Mathematical brackets mark special tokens, because texts of many alphabets could spell `<eos>`."""
+PAD, EOS, UNKNOWN = "⟨pad⟩", "⟨eos⟩", "⟨unk⟩"
 SPECIAL_TOKENS = (PAD, EOS, UNKNOWN)
 """In the order of their ids, from 0."""
 
@@ -20,7 +22,7 @@ def character_tokenizer(alphabet: str, num_ids: int = 64) -> Tokenizer:
     Ids up to `num_ids` that are left over are reserved fillers, so that models of different alphabets have one shape.
 
     Raises:
-        UserError: the alphabet is empty or does not fit.
+        UserError: the alphabet is empty, does not fit, or contains `BRACKETS`.
     """
     characters = sorted(set(alphabet))
     num_used = len(SPECIAL_TOKENS) + len(characters)
@@ -31,7 +33,9 @@ def character_tokenizer(alphabet: str, num_ids: int = 64) -> Tokenizer:
             f"the alphabet has {len(characters)} characters, {num_used} ids with the special tokens, "
             f"but num_ids is {num_ids}: raise num_ids to at least {num_used}"
         )
-    fillers = [f"<reserved_{index}>" for index in range(num_used, num_ids)]
+    if set(characters) & set(BRACKETS):
+        raise UserError(f"the alphabet contains {BRACKETS[0]} or {BRACKETS[1]}: they are kept for special tokens")
+    fillers = [f"⟨reserved_{index}⟩" for index in range(num_used, num_ids)]
     tokens = [*SPECIAL_TOKENS, *characters, *fillers]
     vocabulary = {token: index for index, token in enumerate(tokens)}
     special_ids = [*range(len(SPECIAL_TOKENS)), *range(num_used, num_ids)]

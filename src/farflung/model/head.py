@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 MAX_LOGITS_PER_CHUNK = 1 << 23
-"""Elements of one chunk of logits (32 MiB in float32). Half of it is a tenth slower at 49,000 ids; more gains nothing."""
+"""Elements of a chunk of logits (32 MiB in float32). Half of it is a tenth slower at 49,000 ids; more gains nothing."""
 
 
 def vocabulary_mask(vocab_size: int, reserved_token_ids: Sequence[int], device: torch.device | str = "cpu") -> Tensor:

@@ -24,7 +24,7 @@ MAX_HEADER_BYTES = 16 << 20
 """Longest safetensors header that is parsed: a 400-layer model needs about 1 MB."""
 MAX_TENSORS = 65_536
 _HEADER_LENGTH_BYTES = 8
-_FLOAT_DTYPES = {"F32", "BF16", "F16", "F64"}
+_FLOAT_DTYPES = ("F32", "BF16", "F16", "F64")
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:

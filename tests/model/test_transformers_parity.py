@@ -1,0 +1,147 @@
+"""The same numbers and ids as transformers, from the same folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from farflung.model.characters import character_tokenizer
+from farflung.model.config import LinearRope, Llama3Rope, ModelConfig
+from farflung.model.decoder import Decoder
+from farflung.model.factory import random_state, tiny_config
+from farflung.model.folder import load_folder, save_folder
+from farflung.model.layout import SequenceLayout
+from farflung.model.tokenizer import Tokenizer
+from farflung.model.weights import load_hf_state
+
+transformers = pytest.importorskip("transformers")
+
+_LENGTHS = [3, 40, 11]
+_LLAMA3 = Llama3Rope(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+
+
+def _config(**changes: Any) -> ModelConfig:
+    sizes: dict[str, Any] = {
+        "vocab_size": 48,
+        "hidden_size": 32,
+        "intermediate_size": 56,
+        "num_layers": 3,
+        "num_heads": 4,
+        "num_kv_heads": 4,
+        "head_dim": 8,
+    }
+    return ModelConfig(**{**sizes, **changes})
+
+
+def _tokens() -> Tensor:
+    return torch.randint(0, 48, (sum(_LENGTHS),), generator=torch.Generator().manual_seed(0))
+
+
+def _our_logits(config: ModelConfig, state: dict[str, Tensor], tokens: Tensor) -> Tensor:
+    decoder = Decoder(config)
+    load_hf_state(decoder, state)
+    with torch.no_grad():
+        return decoder(tokens, SequenceLayout.from_lengths(_LENGTHS)) @ decoder.lm_head_weight.T
+
+
+def _their_logits(model: Any, tokens: Tensor) -> Tensor:
+    with torch.no_grad():
+        return torch.cat([model(part[None]).logits[0] for part in tokens.split(_LENGTHS)])
+
+
+def _random_state(config: ModelConfig) -> dict[str, Tensor]:
+    """Also norms and biases are away from 1 and 0, so that ignoring one shows."""
+    noise = random_state(config, seed=4, std=0.2)
+    generator = torch.Generator().manual_seed(5)
+    return {
+        name: tensor + 0.2 * torch.randn(tensor.shape, generator=generator) if tensor.ndim == 1 else tensor
+        for name, tensor in noise.items()
+    }
+
+
+def _assert_same_logits(config: ModelConfig, model: Any) -> None:
+    state = _random_state(config)
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    assert (set(missing) <= {"lm_head.weight"}, unexpected) == (True, [])
+    model.tie_weights()
+    model.eval()
+    tokens = _tokens()
+    torch.testing.assert_close(_our_logits(config, state, tokens), _their_logits(model, tokens), rtol=0, atol=1e-5)
+
+
+@pytest.fixture(autouse=True)
+def _float32() -> Iterator[None]:
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    yield
+    torch.set_default_dtype(previous)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"num_kv_heads": 2},
+        {"num_kv_heads": 1, "head_dim": 16},
+        {"tie_word_embeddings": True},
+        {"attention_bias": True, "attention_output_bias": True},
+        {"rope_scaling": _LLAMA3, "rope_theta": 500_000.0},
+        {"rope_scaling": LinearRope(factor=4.0)},
+        {"rms_norm_eps": 1e-2},
+    ],
+)
+def test_llama_gives_the_same_logits(changes: dict[str, Any]) -> None:
+    config = _config(**changes)
+    _assert_same_logits(config, transformers.LlamaForCausalLM(transformers.LlamaConfig(**config.to_hf())))
+
+
+def test_other_families_are_configuration() -> None:
+    qwen2 = _config(attention_bias=True, num_kv_heads=2)
+    sizes = _config(num_kv_heads=2).to_hf()
+    _assert_same_logits(qwen2, transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**sizes)))
+    qwen3 = _config(qk_norm=True, num_kv_heads=2)
+    _assert_same_logits(qwen3, transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**sizes)))
+
+
+def test_a_saved_folder_gives_transformers_the_same_ids_and_logits(tmp_path: Path) -> None:
+    tokenizer = character_tokenizer("0123456789+= >\n")
+    config = tiny_config(tokenizer, num_kv_heads=2)
+    state = random_state(config, 0, std=0.2)
+    save_folder(tmp_path / "m", config, state, tokenizer.files)
+    loaded = load_folder(tmp_path / "m")
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "m", dtype=torch.float32)
+    tokens = _tokens()
+    torch.testing.assert_close(
+        _our_logits(loaded.config, loaded.state, tokens), _their_logits(model, tokens), rtol=0, atol=1e-5
+    )
+    assert model.config.eos_token_id == model.generation_config.eos_token_id == 1
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "m").dtype == torch.bfloat16
+
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "m")
+    ours = Tokenizer.from_files(loaded.tokenizer_files)
+    for text in ("12+34=", " > \n0", "7⟨eos⟩"):
+        ids = ours.encode(text)
+        assert theirs(text)["input_ids"] == ids
+        assert theirs.decode(ids, skip_special_tokens=True) == ours.decode(ids)
+    messages = [{"role": "user", "content": "1+1="}]
+    chat = theirs.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    assert chat == ours.render(messages)
+    assert (theirs.pad_token_id, theirs.eos_token_id, len(theirs)) == (0, 1, ours.vocab_size)
+
+
+def test_a_folder_that_transformers_saved_is_read(tmp_path: Path) -> None:
+    config = _config(num_kv_heads=2, rope_scaling=_LLAMA3, eos_token_ids=(2, 3))
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config.to_hf()))
+    model.save_pretrained(tmp_path / "m")
+    for name, data in character_tokenizer("ab").files.items():
+        (tmp_path / "m" / name).write_bytes(data)
+    loaded = load_folder(tmp_path / "m")
+    assert loaded.config == config
+    tokens = _tokens()
+    torch.testing.assert_close(
+        _our_logits(config, loaded.state, tokens), _their_logits(model, tokens), rtol=0, atol=1e-5
+    )

@@ -13,7 +13,7 @@ import pytest
 
 from farflung.supervisor.policy import RestartPolicy
 from farflung.supervisor.process import RoleSpec
-from farflung.supervisor.service import Outcome, StopRequest, Supervisor
+from farflung.supervisor.service import STOPPING, Outcome, StopRequest, Supervisor
 from farflung.wire.node import Role
 
 POLICY = RestartPolicy(first_delay_s=0.05, max_delay_s=0.2, max_restarts=3, healthy_after_s=60.0)
@@ -93,7 +93,7 @@ def test_a_role_killed_with_signal_9_comes_back_and_the_cause_is_told(tmp_path: 
     wait_for(lambda: run.supervisor.pids().get("worker-1", first) != first)
     run.stop.ask()
     assert run.result().kind == "stopped"
-    assert run.lines == ["worker-1 was killed by SIGKILL (out of memory?); starting again in 0.05 s"]
+    assert run.lines == ["worker-1 was killed by SIGKILL (out of memory?); starting again in 0.05 s", STOPPING]
 
 
 def test_a_user_error_ends_the_run_with_the_sentence_of_the_role(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_role_that_ignores_the_request_is_killed_after_the_grace(tmp_path: Pat
     run.stop.ask()
     assert run.result().kind == "stopped"
     assert not is_alive(pid)
-    assert run.lines == ["worker-1 did not stop within 0.3 s and is killed"]
+    assert run.lines == [STOPPING, "worker-1 did not stop within 0.3 s and is killed"]
 
 
 def test_asking_twice_kills_at_once(tmp_path: Path) -> None:

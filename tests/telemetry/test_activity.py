@@ -20,7 +20,8 @@ class FakeTime:
 def test_time_is_booked_on_the_activity_that_was_current() -> None:
     time = FakeTime()
     clock = ActivityClock(time)
-    time.now_s += 1  # starting
+    time.now_s += 1
+    assert clock.read().current == "starting"
     with clock.waiting("lease"):
         time.now_s += 2
         inside = clock.read()
@@ -60,7 +61,7 @@ def test_an_exception_ends_the_activity() -> None:
     with pytest.raises(KeyError):
         fail()
     time.now_s += 2
-    assert (clock.read().current, clock.read().busy_s, clock.read().idle_s) == ("starting", 2.0, 1.0)
+    assert (clock.read().current, clock.read().busy_s, clock.read().idle_s) == ("working", 2.0, 1.0)
 
 
 def test_a_clock_that_has_not_moved_has_idle_ratio_zero() -> None:

@@ -21,6 +21,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
+        self._action_max_length = 16  # argparse forgets the indent of commands
 
 
 class Parser(argparse.ArgumentParser):

@@ -2,7 +2,7 @@
 
 | what happened                                            | exit | what the person gets              |
 |----------------------------------------------------------|------|-----------------------------------|
-| `UserError`, full disk, busy port, forbidden path        | 2    | the sentence: value, rule, fix    |
+| `UserError`, full disk, busy port, unusable path         | 2    | the sentence: value, rule, fix    |
 | coordinator not reachable for too long (`Transient`)     | 2    | the sentence                      |
 | coordinator refused or talks something else              | 2    | the sentence                      |
 | `OurFault`: we cannot do our own work, and know why      | 1    | the sentence and the log          |
@@ -20,7 +20,7 @@ EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG})
 _FULL_MARKS = ("disk is full", "No space left on device")
 
 
@@ -83,7 +83,7 @@ def _about_the_machine(error: BaseException) -> str | None:
                 "with --coordinator.port (0 = any free one)"
             )
         if error.errno in _FORBIDDEN and error.filename:
-            return f"{error.filename}: {error.strerror}; choose a place that may be written with --run.dir"
+            return f"{error.filename}: {error.strerror}; choose a folder that can be written to with --run.dir"
     if any(mark in str(error) for mark in _FULL_MARKS):
         return f"{error}: free some space and start again, the run continues where it was"
     return None

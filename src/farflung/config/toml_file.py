@@ -10,6 +10,9 @@ from typing import Any
 from farflung.config.fields import flatten
 from farflung.errors import UserError
 
+ALIKE = 0.75
+"""Share of matching characters from which a file name counts as a slip; above what `.toml` alone gives."""
+
 _HEADER = re.compile(r"(\[\[?)\s*([\w.\"' -]+?)\s*\]\]?\s*(?:#.*)?")
 _ASSIGNMENT = re.compile(r"([\w.\"'-]+(?:\s*\.\s*[\w\"'-]+)*)\s*=")
 _POSITION = re.compile(r"\s*\(at line (\d+), column (\d+)\)")
@@ -56,7 +59,7 @@ def _missing_sentence(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return f"there is no file {path}: its folder {folder} does not exist"
-    alike = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=1)
+    alike = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=1, cutoff=ALIKE)
     if alike:
         return f"there is no file {path}; did you mean {folder / alike[0]}?"
     return f"there is no file {path}{_toml_files_in(folder)}"

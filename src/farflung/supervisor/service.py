@@ -19,6 +19,8 @@ STOP_ORDER: tuple[frozenset[Role], ...] = (
 )
 """Those who depend on others first; the trainer checkpoints while the coordinator is still there."""
 
+STOPPING = "stopping: workers and validators, then the trainer, then the coordinator; once more kills at once"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
@@ -75,6 +77,8 @@ class Supervisor:
         leash = Leash()
         try:
             outcome = self._watch(leash, stop)
+            if outcome.kind == "stopped":
+                self._report(STOPPING)
             before_stop()
             self._stop_in_order(stop)
             return outcome

@@ -30,6 +30,11 @@ class _Phase:
     idle_cause: str | None
 
 
+STARTING = _Phase("starting", None)
+BETWEEN = _Phase("working", None)
+"""Outside every block, before the first one and after it."""
+
+
 class ActivityClock:
     """Attributes every second to one activity; what is not waiting is busy.
 
@@ -41,11 +46,11 @@ class ActivityClock:
     Blocks nest (the inner one counts) and belong to the role's one main flow. `read` may be called from any thread.
     """
 
-    def __init__(self, now: Callable[[], float], *, initial: str = "starting") -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
         """`now` is a monotonic clock in seconds, such as `time.monotonic`."""
         self._now = now
         self._lock = threading.Lock()
-        self._phases = [_Phase(initial, None)]
+        self._phases = [STARTING]
         self._since_s = now()
         self._busy_s = 0.0
         self._idle_by_cause_s: dict[str, float] = {}
@@ -77,6 +82,7 @@ class ActivityClock:
     def _phase(self, phase: _Phase) -> Iterator[None]:
         with self._lock:
             self._settle()
+            self._phases[0] = BETWEEN
             self._phases.append(phase)
         try:
             yield

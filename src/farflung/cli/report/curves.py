@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from farflung.cli.report.summary import staleness_histogram
 from farflung.cli.report.usage import Usage
+from farflung.cli.view.plot import smoothed
 
 REWARD, ACCURACY, SECOND, BUSY, IDLE = "#2a9d5c", "#1f6fb4", "#c2571a", "#2a9d5c", "#d9d9d9"
 SMOOTHING = 0.9
@@ -36,7 +37,7 @@ def write_curves(path: Path, metrics: Iterable[Row], usage: Usage, *, title: str
     length.set_title("Completion length and entropy")
     _two(length, train, ("completions/mean_length", "mean length, tokens"), ("entropy", "entropy, nats"))
     mismatch.set_title("Sampler against trainer, and gradient norm")
-    _two(mismatch, train, ("mismatch_kl", "mismatch KL, nats"), ("grad_norm", "gradient norm before clipping"))
+    _two(mismatch, train, ("mismatch_kl/mean", "mismatch KL, nats"), ("grad_norm", "gradient norm before clipping"))
     figure.savefig(path, metadata={"Software": "farflung"})
 
 
@@ -49,7 +50,7 @@ def _learning(axes: Axes, train: Sequence[Row], evals: Sequence[Row], x: Any, x_
     if points:
         xs, ys = zip(*points, strict=True)
         axes.plot(xs, ys, color=REWARD, alpha=0.25, linewidth=0.8)
-        axes.plot(xs, _smoothed(ys), color=REWARD, linewidth=2, label="mean reward of the batch (smoothed)")
+        axes.plot(xs, smoothed(ys, SMOOTHING), color=REWARD, linewidth=2, label="mean reward of the batch (smoothed)")
     if evals:
         axes.plot(
             [x(row) for row in evals],
@@ -76,7 +77,7 @@ def _learning(axes: Axes, train: Sequence[Row], evals: Sequence[Row], x: Any, x_
 
 
 def _staleness(axes: Axes, counts: Mapping[int, int]) -> None:
-    axes.set_title("Staleness of the work that was trained on")
+    axes.set_title("Staleness of the rollouts that were trained on")
     if not counts:
         _nothing(axes)
         return
@@ -84,7 +85,7 @@ def _staleness(axes: Axes, counts: Mapping[int, int]) -> None:
     axes.bar_label(bars, fontsize=8)
     axes.set_xticks(range(max(counts) + 1))
     axes.set_xlabel("versions between sampling and training")
-    axes.set_ylabel("groups")
+    axes.set_ylabel("rollouts")
 
 
 def _waits(axes: Axes, usage: Usage) -> None:
@@ -121,19 +122,9 @@ def _two(axes: Axes, train: Sequence[Row], left: tuple[str, str], right: tuple[s
         if points:
             xs, ys = zip(*points, strict=True)
             side.plot(xs, ys, color=colour, alpha=0.25, linewidth=0.8)
-            side.plot(xs, _smoothed(ys), color=colour, linewidth=1.8)
+            side.plot(xs, smoothed(ys, SMOOTHING), color=colour, linewidth=1.8)
         side.set_ylabel(label, color=colour)
         side.tick_params(axis="y", labelcolor=colour)
-
-
-def _smoothed(values: Sequence[float]) -> list[float]:
-    """Exponential moving average, corrected for its start."""
-    smoothed, average, weight = [], 0.0, 0.0
-    for value in values:
-        average = SMOOTHING * average + (1 - SMOOTHING) * value
-        weight = SMOOTHING * weight + (1 - SMOOTHING)
-        smoothed.append(average / weight)
-    return smoothed
 
 
 def _nothing(axes: Axes) -> None:

@@ -26,7 +26,7 @@ class Summary:
     cpu_s: float
     """CPU seconds of all processes on this machine."""
     staleness_mean: float | None
-    """Versions between sampling and training, mean over the groups trained on."""
+    """Versions between sampling and training, mean over the rollouts trained on."""
     staleness_max: int | None
     trainer_idle_ratio: float | None
     """Share of its time that the trainer waited for rollouts, 0 to 1."""
@@ -83,7 +83,7 @@ def summarize(metrics: Iterable[Mapping[str, Any]], usage: Usage, *, seed: int, 
 
 
 def staleness_histogram(train: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Staleness -> groups trained on, over the whole run, ascending."""
+    """Staleness -> rollouts trained on, over the whole run, ascending."""
     counts: dict[int, int] = {}
     for row in train:
         for staleness, count in (row.get("staleness/histogram") or {}).items():
@@ -98,8 +98,8 @@ def _by_version(rows: Iterable[Mapping[str, Any]], kind: str) -> list[Mapping[st
 
 def _staleness_mean(train: list[Mapping[str, Any]]) -> float | None:
     counts = staleness_histogram(train)
-    num_groups = sum(counts.values())
-    if num_groups:
-        return sum(staleness * count for staleness, count in counts.items()) / num_groups
+    num_rollouts = sum(counts.values())
+    if num_rollouts:
+        return sum(staleness * count for staleness, count in counts.items()) / num_rollouts
     means = [float(row["staleness/mean"]) for row in train if row.get("staleness/mean") is not None]
     return sum(means) / len(means) if means else None

@@ -34,6 +34,16 @@ def curve(
     return ["".join(chr(_BRAILLE + cell) if cell else " " for cell in line) for line in cells]
 
 
+def smoothed(values: Sequence[float], keep: float) -> list[float]:
+    """Exponential moving average, corrected for its start; `keep` is the weight of the past, 0 to 1."""
+    result, average, weight = [], 0.0, 0.0
+    for value in values:
+        average = keep * average + (1 - keep) * value
+        weight = keep * weight + (1 - keep)
+        result.append(average / weight)
+    return result
+
+
 def sparkline(values: Sequence[float]) -> str:
     """One character a value, scaled to the largest; zero is blank and anything above it is visible."""
     top = max(values, default=0.0)

@@ -13,6 +13,8 @@ from farflung.cli.view.plot import Point
 from farflung.cli.view.state import Figures, NodeFigures
 
 AXIS_WIDTH = 5
+SMOOTHING = 0.7
+"""Weight of the past in the reward curve."""
 NUM_OTHER_LINES = 13
 """Lines beside the curves, the processes and the notes."""
 NOTHING = "-"
@@ -42,7 +44,7 @@ def _plots(figures: Figures, width: int, height: int) -> Table:
     grid.add_column(ratio=1)
     grid.add_column(ratio=1)
     curve_width = width // 2 - 4 - AXIS_WIDTH
-    reward = _plot("reward", figures.reward, "green", curve_width, height, figures.max_versions)
+    reward = _plot("reward", _smooth(figures.reward), "green", curve_width, height, figures.max_versions)
     accuracy = _plot("accuracy on held-out tasks", figures.accuracy, "cyan", curve_width, height, figures.max_versions)
     grid.add_row(reward, accuracy)
     return grid
@@ -60,6 +62,12 @@ def _headline(figures: Figures) -> Text:
     if not figures.is_reachable:
         text.append(" · coordinator does not answer yet" if figures.version < 0 else " · coordinator does not answer")
     return text
+
+
+def _smooth(points: Sequence[Point]) -> list[Point]:
+    """Batches are small, so their mean rewards jump."""
+    ys = plot.smoothed([y for _, y in points], SMOOTHING)
+    return [(x, y) for (x, _), y in zip(points, ys, strict=True)]
 
 
 def _plot(title: str, points: Sequence[Point], colour: str, width: int, height: int, max_versions: int) -> Panel:

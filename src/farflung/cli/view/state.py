@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from farflung.cli.view.plot import Point
+from farflung.slots.tally import WITHOUT_GRADIENT
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus
 
 RECENT_S = 15.0
@@ -54,7 +55,7 @@ class Figures:
     staleness_mean: float | None
     staleness_max: int | None
     staleness_counts: tuple[int, ...]
-    """Groups trained on by staleness 0, 1, ..., `max_staleness`."""
+    """Rollouts trained on by staleness 0, 1, ..., `max_staleness`."""
     max_staleness: int
     nodes: tuple[NodeFigures, ...]
     tokens_per_s: float | None
@@ -163,11 +164,15 @@ _ROLE_ORDER = {"coordinator": 0, "trainer": 1, "worker": 2, "validator": 3}
 
 
 def merged_drops(pool: Mapping[str, int], rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """The trainer's newest totals, and those reasons that only the pool has seen, most frequent first."""
+    """The trainer's newest totals, and those reasons that only the pool has seen, most frequent first.
+
+    What the pool sums up as `WITHOUT_GRADIENT` the trainer tells apart.
+    """
     trainer: Mapping[str, int] = {}
     for row in rows:
         trainer = row.get("drops") or trainer
-    merged = {**pool, **trainer}
+    known = {reason: number for reason, number in pool.items() if not (trainer and reason == WITHOUT_GRADIENT)}
+    merged = {**known, **trainer}
     return dict(sorted(((r, n) for r, n in merged.items() if n), key=lambda item: (-item[1], item[0])))
 
 

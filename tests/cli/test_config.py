@@ -1,0 +1,119 @@
+"""The surface of the configuration, and the rules between sections."""
+
+from pathlib import Path
+
+import pytest
+
+from farflung.cli.config import RunConfig
+from farflung.cli.pool_rules import build_pool
+from farflung.cli.shipped import resolve_config, shipped_names, shipped_path
+from farflung.config.fields import keys
+from farflung.config.load import load
+from farflung.errors import UserError
+
+SETTINGS = Path(__file__).with_name("settings.txt")
+"""One dotted key a line. Change it together with the code: people have these keys in their files."""
+
+
+def complaint(*overrides: str) -> str:
+    with pytest.raises(UserError) as caught:
+        load(RunConfig, None, overrides)
+    return str(caught.value)
+
+
+def test_the_settings_are_those_that_people_rely_on() -> None:
+    assert [key.name for key in keys(RunConfig) if key.section is None] == SETTINGS.read_text().splitlines()
+
+
+def test_every_setting_says_what_it_is() -> None:
+    assert [key.name for key in keys(RunConfig) if key.section is None and not key.description] == []
+
+
+def test_defaults_keep_their_own_rules() -> None:
+    assert load(RunConfig, None).config == RunConfig()
+
+
+def test_shipped_configurations_are_found_by_name() -> None:
+    assert shipped_names() == ["arithmetic", "demo", "mod-sum", "reasoning-gym", "reverse-text"]
+    assert resolve_config("demo") == shipped_path("demo")
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "demo", "mod-sum", "reverse-text"])
+def test_shipped_configurations_are_valid_and_their_tasks_fit_the_limits(name: str) -> None:
+    config = load(RunConfig, shipped_path(name)).config
+    assert config.run.name == name
+    pool = build_pool(config)
+    assert pool.environment.num_tasks > 0
+    assert pool.group_size == config.pool.group_size
+    assert pool.environment.seed == config.run.seed
+
+
+def test_the_shipped_reasoning_gym_asks_for_a_model() -> None:
+    config = load(RunConfig, shipped_path("reasoning-gym"), ["--environment.name=sort-digits"]).config
+    with pytest.raises(UserError, match=r'^trainer\.model\.path is "models/change-me"'):
+        build_pool(config)
+
+
+def test_a_file_wins_over_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("demo").write_text("")
+    assert resolve_config("demo") == Path("demo")
+    assert resolve_config("other.toml") == Path("other.toml")
+    with pytest.raises(UserError, match="did you mean mod-sum"):
+        resolve_config("modsum")
+
+
+def test_tasks_follow_the_seed_of_the_run_unless_they_have_their_own() -> None:
+    assert load(RunConfig, None, ["--run.seed=3"]).config.environment_seed == 3
+    assert load(RunConfig, None, ["--run.seed=3", "--environment.seed=5"]).config.environment_seed == 5
+    assert load(RunConfig, None, ["--run.seed=3", "--environment.seed=none"]).config.environment_seed == 3
+
+
+def test_a_group_of_one_is_refused() -> None:
+    assert complaint("--pool.group_size=1") == (
+        "pool.group_size is 1 (command line); it must be at least 2, for example 8 (the default)"
+    )
+
+
+def test_temperature_0_is_refused_for_training() -> None:
+    assert complaint("--pool.temperature=0") == (
+        "pool.temperature is 0 (command line); it must be greater than 0, for example 1.0 (the default)"
+    )
+
+
+def test_delta_must_exceed_the_upper_clip() -> None:
+    assert complaint("--trainer.objective.delta=1.2").startswith(
+        "[trainer.objective] delta is 1.2 with clip_high 0.28: delta must exceed 1 + clip_high = 1.28"
+    )
+
+
+def test_the_longest_sequence_must_fit_a_micro_batch() -> None:
+    assert complaint("--trainer.micro_batch_tokens=100").startswith(
+        "trainer.micro_batch_tokens is 100 but the longest sequence has "
+        "pool.max_prompt_tokens + pool.max_completion_tokens = 512 tokens"
+    )
+
+
+@pytest.mark.parametrize("role", ["worker", "validator"])
+def test_signs_of_life_must_come_twice_in_the_time_of_silence(role: str) -> None:
+    assert complaint(f"--{role}.heartbeat_s=11").startswith(
+        f"{role}.heartbeat_s is 11 but coordinator.silent_after_s is 20"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ("[{}, {}, {}]", "supervisor.worker_overrides has 3 entries but supervisor.num_workers is 2"),
+        ("[{}, {sped = 0.5}]", "supervisor.worker_overrides, entry 2: unknown setting sped; known: node, "),
+        ("[{speed = 2.0}]", "supervisor.worker_overrides, entry 1: speed is 2.0; input should be less than"),
+        ("[{node = 'a'}]", "supervisor.worker_overrides, entry 1: node cannot be set here"),
+    ],
+)
+def test_worker_overrides_are_settings_of_workers_that_exist(overrides: str, sentence: str) -> None:
+    assert complaint(f"--supervisor.worker_overrides={overrides}").startswith(sentence)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "a" * 65])
+def test_a_run_cannot_be_called_what_is_no_folder_name(name: str) -> None:
+    assert complaint(f"--run.name={name}").startswith("run.name is ")

@@ -91,9 +91,7 @@ def open_dataset(name: str, seed: int, size: int, args: Mapping[str, EnvArg]) ->
     """
     dataset_type, config_type = _registered()[name]
     try:
-        config = config_type(seed=seed, size=size, **args)
-        config.validate()
-        return dataset_type(config)
+        return dataset_type(config_type(seed=seed, size=size, **args))
     except (AssertionError, ValueError, TypeError) as error:
         shown = ", ".join(f"{key} = {value!r}" for key, value in args.items()) or "default arguments"
         reason = str(error) or type(error).__name__

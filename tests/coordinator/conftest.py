@@ -290,4 +290,9 @@ def build() -> Any:
         version_file = staticmethod(version_file)
         clock = Clock
 
+        @staticmethod
+        def pool(spec: PoolSpec, url: str, folder: Path) -> Pool:
+            """For a coordinator that the test started itself; `async with pool.clients`."""
+            return Pool(spec=spec, url=url, folder=folder, clock=Clock(), clients=AsyncExitStack())
+
     return Builders

@@ -77,6 +77,18 @@ async def test_after_a_failed_write_nothing_is_acknowledged_any_more() -> None:
     await commits.close()
 
 
+async def test_a_bug_in_the_log_is_a_failed_write_and_not_a_hang(caplog: pytest.LogCaptureFixture) -> None:
+    class BrokenLog(MemoryEventLog):
+        def write(self, entries: Sequence[Entry]) -> None:
+            raise RuntimeError("a bug")
+
+    commits = GroupCommit(BrokenLog(), 0)
+    with pytest.raises(OurFault, match="a bug"):
+        await asyncio.wait_for(commits.append("thing", b"", 0), 5)
+    assert "a bug" in caplog.text
+    await commits.close()
+
+
 async def test_a_caller_that_gives_up_does_not_stop_the_write() -> None:
     log = SlowLog()
     commits = GroupCommit(log, 0)

@@ -115,7 +115,7 @@ class CoordinatorConfig(Config):
     sweep_s: float = Field(0.5, gt=0, description="Seconds between looks at what time has ended.")
     keep_files: bool = Field(True, description="Keep rollout files and evidence after they were trained on or refused.")
     snapshot_every_events: int = Field(
-        20_000, ge=100, description="Log entries after which the log is replaced by a snapshot of the state."
+        20_000, ge=10, description="Log entries after which the log is replaced by a snapshot of the state."
     )
 
     @model_validator(mode="after")

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from farflung.api.errors import RefusalReason, Refused
 from farflung.coordinator.core import Core
 from farflung.coordinator.signals import Topic
-from farflung.slots.events import Forfeited, LeaseGranted, Submitted
-from farflung.slots.grants import choose_grant
+from farflung.slots.events import Forfeited, LeaseExpired, LeaseGranted, Submitted
+from farflung.slots.grants import LEASE_EXPIRED, choose_grant
 from farflung.slots.leases import slot_of, write_lease
 from farflung.slots.lifecycle import Slot
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
@@ -77,9 +77,11 @@ class LeasingDesk:
             return []
         core.nodes.loaded(request.node, version, now_ms)
         held = table.leased_to(request.node)
-        if held is not None and held.policy_version >= version:
+        if held is not None and held.lease.expires_at_ms <= now_ms:
+            core.step(LeaseExpired(slot=held.slot, at_ms=now_ms, reason=LEASE_EXPIRED))
+        elif held is not None and held.policy_version >= version:
             return [held.lease] if held.policy_version == version else []
-        if held is not None:
+        elif held is not None:
             core.step(Forfeited(slot=held.slot, at_ms=now_ms, reason=SUPERSEDED))
         grant = choose_grant(
             table,

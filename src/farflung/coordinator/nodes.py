@@ -69,6 +69,12 @@ class NodeBook:
             if sighting.heartbeat is not None
         )
 
+    def excuse(self, pause_ms: int) -> None:
+        """Nobody could be heard for so long, because this process stood still: it counts against no node."""
+        self._started_ms += pause_ms
+        for sighting in self._seen.values():
+            sighting.last_seen_ms += pause_ms
+
     def forget_dead(self, now_ms: int) -> None:
         dead = [key for key, found in self._seen.items() if now_ms - found.last_seen_ms > self._forget_after_ms]
         self._drop(dead)

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 SHUTDOWN_S = 2.0
 """How long calls in progress may take when the coordinator stops."""
+LONG_PAUSE_S = 2.0
+"""Lateness of a sweep that counts as a pause of this process."""
 
 
 def wall_clock_ms() -> int:
@@ -56,6 +58,9 @@ async def run(
         UserError: store, database, port or pool rules cannot be used as configured.
         OurFault: the journal could not be written; start again when there is room.
     """
+    for name in ("store_url", "database_url"):
+        if not getattr(config, name):
+            raise UserError(f"coordinator.{name} is empty: say where the coordinator keeps its files and its log")
     store = ObjectStore(config.store_url)
     with _bound_socket(config.host, config.port) as listener:
         log = SqlEventLog(config.database_url)
@@ -109,16 +114,29 @@ async def serve(
 async def _sweep_until(stop: asyncio.Event, core: Core, judging: JudgingDesk, commits: GroupCommit) -> None:
     """Do what time brings, until stopped or until the journal fails."""
     stopping = asyncio.create_task(stop.wait())
-    while not stop.is_set() and not commits.failed.done():
-        await asyncio.wait((stopping, commits.failed), timeout=core.config.sweep_s, return_when=asyncio.FIRST_COMPLETED)
-        if commits.failed.done():
-            break
-        step_due(core, judging)
-        try:
-            await collect_garbage(core)
-        except Transient as error:
-            logger.warning("garbage stays for now: %s", error)
-    stopping.cancel()
+    ends = (stopping, commits.failed)
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            started_s = loop.time()
+            await asyncio.wait(ends, timeout=core.config.sweep_s, return_when=asyncio.FIRST_COMPLETED)
+            if any(end.done() for end in ends):
+                return
+            _excuse_pause(core, loop.time() - started_s)
+            step_due(core, judging)
+            try:
+                await collect_garbage(core)
+            except Transient as error:
+                logger.warning("garbage stays for now: %s", error)
+    finally:
+        stopping.cancel()
+
+
+def _excuse_pause(core: Core, slept_s: float) -> None:
+    """A machine that slept, or a process that got no time, heard nobody: that is not the nodes' silence."""
+    if slept_s > core.config.sweep_s + LONG_PAUSE_S:
+        logger.warning("this process stood still for %.1f s", slept_s)
+        core.nodes.excuse(round(slept_s * 1000))
 
 
 def _replayed(log: EventLog, pool_spec: PoolSpec) -> tuple[PoolState | None, int, int]:

@@ -27,7 +27,7 @@ from farflung.wire.canonical import Record
 from farflung.wire.pool import PoolSpec
 from farflung.wire.verdict import SlotState
 
-MAX_DONE_SLOTS = 10_000
+MAX_DONE_SLOTS = 2_000
 """Ended slots that are remembered by default, so that late repeats of a call are recognised."""
 MIN_VERSIONS_KEPT = 2
 """The newest version and the one before stay available whatever the window: somebody may be half-way through one."""

@@ -9,10 +9,13 @@ any more: every call raises the `OurFault`, and the process has to start again f
 """
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 
 from farflung.errors import OurFault
 from farflung.state.event_log import Entry, EventLog
+
+logger = logging.getLogger(__name__)
 
 
 class GroupCommit:
@@ -81,8 +84,10 @@ class GroupCommit:
             self._gathered, self._gathered_done, self._writing_done = [], None, done
             try:
                 await loop.run_in_executor(self._thread, self._log.write, entries)
-            except OurFault as error:
-                self.failed.set_result(error)
+            except Exception as error:  # whatever it is, the memory is ahead of the log now
+                logger.exception("entries %d to %d are not written", entries[0].sequence, entries[-1].sequence)
+                fault = error if isinstance(error, OurFault) else OurFault(f"event log: {error!r}")
+                self.failed.set_result(fault)
                 break
             done.set_result(None)
         self._release_all()

@@ -1,0 +1,58 @@
+"""Rules of pools that cannot work, refused with value, rule and fix."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from farflung.coordinator.config import CoordinatorConfig, PoolConfig
+from farflung.wire.canonical import sha256_hex
+from farflung.wire.pool import EnvironmentSpec
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"group_size": 1}, "greater than or equal to 2"),
+        ({"temperature": 0.0}, "greater than 0"),
+        ({"groups_per_batch": 30}, "groups_per_batch must be a multiple of groups_per_slot"),
+        ({"max_outstanding_groups": 31}, "at least groups_per_batch"),
+        ({"max_staleness": 0, "max_outstanding_groups": 64}, "would always be stale"),
+        ({"max_file_bytes": 10_000}, "raise max_file_bytes"),
+        ({"groups_per_slot": 4096, "groups_per_batch": 4096, "max_file_bytes": 1 << 40}, "at most 16384 rollouts"),
+        ({"max_stalenes": 1}, "Extra inputs"),
+    ],
+)
+def test_rules_that_cannot_work_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        PoolConfig(**changes)
+
+
+def test_the_queue_holds_a_batch_for_each_version_of_the_window() -> None:
+    assert PoolConfig(max_staleness=4).outstanding_groups == 5 * 32
+    assert PoolConfig(max_staleness=0).outstanding_groups == 32
+    assert PoolConfig(max_staleness=4, max_outstanding_groups=40).outstanding_groups == 40
+
+
+def test_the_pool_spec_repeats_the_rules() -> None:
+    environment = EnvironmentSpec(name="sort-digits", num_tasks=10)
+    config = PoolConfig(name="p", group_size=16, temperature=0.7)
+    spec = config.build(
+        environment=environment, tokenizer_digest=sha256_hex(b"t"), model_config_digest=sha256_hex(b"m")
+    )
+    assert (spec.environment, spec.tokenizer_digest) == (environment, sha256_hex(b"t"))
+    assert spec.max_outstanding_groups == 160
+    same = {name: value for name, value in config.model_dump().items() if name != "max_outstanding_groups"}
+    assert {name: getattr(spec, name) for name in same} == same
+
+
+def test_every_setting_is_described() -> None:
+    for config in (PoolConfig, CoordinatorConfig):
+        for name, field in config.model_fields.items():
+            assert field.description, name
+            assert "\n" not in field.description
+
+
+def test_a_node_cannot_be_forgotten_before_it_is_dead() -> None:
+    with pytest.raises(ValidationError, match="must not be shorter"):
+        CoordinatorConfig(silent_after_s=20, forget_after_s=10)

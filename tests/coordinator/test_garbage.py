@@ -1,0 +1,106 @@
+"""What is deleted from the store, and above all what is not."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from farflung.store.object_store import ObjectStore
+from farflung.wire.canonical import sha256_hex
+from farflung.wire.lease import Forfeit
+from farflung.wire.verdict import RejectReason
+
+
+def stored(folder: Path, prefix: str) -> set[str]:
+    return {key.removeprefix(f"{prefix}/") for key in ObjectStore(str(folder / "store")).keys(prefix)}
+
+
+def chunks_of(manifest: Any) -> set[str]:
+    return {chunk.sha256 for file in manifest.files for chunk in file.chunks}
+
+
+async def settled() -> None:
+    """A few sweeps."""
+    await asyncio.sleep(0.15)
+
+
+async def test_chunks_stay_while_their_version_may_be_fetched_and_go_afterwards(pool: Any) -> None:
+    manifests = [await (await pool.trainer()).manifest(0)]
+    manifests += [(await pool.publish()).manifest for _ in range(4)]
+    await settled()
+    present = stored(pool.folder, "chunks")
+    for manifest in manifests[3:]:
+        assert chunks_of(manifest) <= present
+    gone = chunks_of(manifests[0]) - chunks_of(manifests[4])
+    assert gone
+    assert not gone & present
+    trainer = await pool.trainer()
+    worker = await pool.worker()
+    assert await worker.latest_manifest() == manifests[4]
+    shared = manifests[4].files[0].chunks[0]
+    assert await trainer.get_chunk(shared.sha256, shared.num_bytes), "still in use by the newest"
+
+
+async def test_chunks_stay_while_a_node_works_on_their_version(pool: Any) -> None:
+    """prime-rl#1857, complaint 2: a version is deleted only when nobody works on it."""
+    lease = await pool.leased()
+    worker = await pool.worker()
+    manifest = await worker.manifest(lease.policy_version)
+    for _ in range(5):
+        await pool.publish()
+    await settled()
+    assert chunks_of(manifest) <= stored(pool.folder, "chunks")
+    assert await worker.manifest(lease.policy_version) == manifest
+    await worker.forfeit(Forfeit(node="w1", lease_id=lease.lease_id))
+    await settled()
+    for _ in range(2):
+        await pool.publish()
+    await settled()
+    assert not chunks_of(manifest) <= stored(pool.folder, "chunks")
+
+
+async def test_chunks_for_the_next_version_are_not_collected_before_it_is_published(start: Any) -> None:
+    """Also not when the coordinator is started again in between."""
+    async with start() as pool:
+        await pool.publish()
+        await (await pool.trainer()).put_chunk(sha256_hex(b"next"), b"next")
+        await settled()
+    async with start() as pool:
+        await settled()
+        assert sha256_hex(b"next") in stored(pool.folder, "chunks")
+        for _ in range(2):
+            await pool.publish()
+        await settled()
+        assert sha256_hex(b"next") not in stored(pool.folder, "chunks"), "nobody published it"
+
+
+async def test_uploads_of_lost_leases_are_deleted_and_others_are_kept(pool: Any) -> None:
+    lost = await pool.leased("w1")
+    key = (await pool.uploaded(lost)).file_key
+    kept = await pool.submitted("w2")
+    assert {f"rollouts/{name}" for name in stored(pool.folder, "rollouts")} == {key, kept.file_key}
+    await (await pool.worker("w1")).forfeit(Forfeit(node="w1", lease_id=lost.lease_id))
+    await settled()
+    assert {f"rollouts/{name}" for name in stored(pool.folder, "rollouts")} == {kept.file_key}
+
+
+async def test_settled_files_are_kept_by_default(pool: Any) -> None:
+    await pool.accepted("w1")
+    await pool.publish(await (await pool.trainer()).outcomes())
+    for _ in range(3):
+        await pool.publish()
+    await settled()
+    assert len(stored(pool.folder, "rollouts")) == len(stored(pool.folder, "evidence")) == 1
+
+
+async def test_settled_files_go_when_they_are_not_to_be_kept(start: Any) -> None:
+    async with start(keep_files=False) as pool:
+        await pool.publish()
+        await pool.accepted("w1")
+        await pool.judged(await pool.submitted("w2"), RejectReason.SCHEMA)
+        await pool.publish(await (await pool.trainer()).outcomes(limit=1))
+        await settled()
+        assert len(stored(pool.folder, "rollouts")) == 2, "the window is still open"
+        for _ in range(2):
+            await pool.publish()
+        await settled()
+        assert stored(pool.folder, "rollouts") == stored(pool.folder, "evidence") == set()

@@ -46,7 +46,7 @@ def test_settings_are_told_from_options_wherever_they_stand() -> None:
         (["rum"], "unknown command 'rum': did you mean run?; `farflung --help` explains"),
         ([], "missing: COMMAND; `farflung --help` explains"),
         (["run"], "missing: CONFIG; `farflung run --help` explains"),
-        (["run", "nope.toml"], "there is no file nope.toml; . holds run.toml"),
+        (["run", "nope.toml"], "there is no file nope.toml; . holds bad.toml, run.toml"),
         (["run", "rum.toml"], "there is no file rum.toml; did you mean run.toml?"),
         (["run", "demos"], "demos is neither a file nor a configuration that comes with farflung; did you mean demo?"),
         (["run", "run.toml", "--trainr.lr", "1"], "unknown setting --trainr.lr on the command line; did you mean --trainer.lr?"),

@@ -64,8 +64,10 @@ def nice_range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values, default=0.0), max(values, default=1.0)
     if low >= 0 and high <= 1:
         return 0.0, 1.0
-    step = 10.0 ** math.floor(math.log10(max(high - low, 1e-9))) / 2
-    return math.floor(low / step) * step, math.ceil(high / step) * step
+    span = max(high - low, 1e-3 * max(abs(high), abs(low)), 1e-9)
+    step = 10.0 ** math.floor(math.log10(span)) / 2
+    lower, upper = min(low, math.floor(low / step) * step), max(high, math.ceil(high / step) * step)
+    return lower, upper if upper > lower else lower + step
 
 
 def _column_means(points: Sequence[Point], num_columns: int, x_range: tuple[float, float]) -> dict[int, float]:

@@ -150,6 +150,12 @@ def test_safetensors_bytes_round_trip_and_do_not_depend_on_order(dtype: torch.dt
         _file(b'{"w": NaN}'),
         _file({"w": 3}),
         _file({"w": _entry(dtype="I64", shape=(1,))}, bytes(8)),
+        _file({"w": _entry(dtype="F8_E4M3", shape=(8,))}, bytes(8)),
+        _file({"w": _entry(dtype="F8_E8M0", shape=(8,))}, bytes(8)),
+        _file({"w": _entry(dtype="F4", shape=(16,))}, bytes(8)),
+        _file({"w": _entry(dtype="C64", shape=(1,))}, bytes(8)),
+        _file({"w": _entry(dtype="U16", shape=(4,))}, bytes(8)),
+        _file({"w": _entry(dtype="F128")}, bytes(8)),
         _file({"w": _entry(dtype=["F32"])}, bytes(8)),  # type: ignore[arg-type]
         _file({"w": _entry(offsets=(0, 9))}, bytes(8)),
         _file({"w": _entry(offsets=(8, 0))}, bytes(8)),
@@ -165,14 +171,6 @@ def test_hostile_bytes_are_a_peers_fault(data: bytes) -> None:
     with pytest.raises(PeerFault) as caught:
         from_safetensors_bytes(data, 64 << 20)
     assert caught.value.reason == "malformed_record"
-
-
-def test_too_many_tensors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = _file({name: _entry(shape=(0,), offsets=(0, 0)) for name in "abc"})
-    assert from_safetensors_bytes(data, _LIMIT).keys() == {"a", "b", "c"}
-    monkeypatch.setattr("farflung.model.weights.MAX_TENSORS", 2)
-    with pytest.raises(PeerFault, match="at most 2 tensors"):
-        from_safetensors_bytes(data, _LIMIT)
 
 
 def test_size_is_checked_before_anything_else() -> None:

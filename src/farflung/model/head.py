@@ -121,7 +121,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
             grad_logits.scatter_add_(-1, targets_N[rows].unsqueeze(-1), grad_N1)
             grad_hidden_ND[rows] = grad_logits @ wide_VD
             grad_weight_VD.addmm_(grad_logits.T, _wide(hidden))
-        return grad_hidden_ND, grad_weight_VD.to(weight_VD.dtype), None, None, None, None
+        return grad_hidden_ND, grad_weight_VD, None, None, None, None
 
 
 def _entropy_(log_p_NV: Tensor) -> Tensor:

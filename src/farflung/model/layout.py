@@ -9,6 +9,7 @@ Letters: N flat tokens, D documents, P padded cells of all buckets together. Thi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -51,8 +52,19 @@ class SequenceLayout:
     """int64; the inverse: the padded cell of each flat token."""
 
     @classmethod
-    def from_lengths(cls, lengths: Sequence[int] | NDArray[np.integer], device: torch.device | str = "cpu") -> Self:
+    def from_lengths(
+        cls,
+        lengths: Sequence[int] | NDArray[np.integer],
+        device: torch.device | str = "cpu",
+        *,
+        length_multiple: int | None = None,
+    ) -> Self:
         """Lay out documents of the given lengths (tokens).
+
+        Args:
+            length_multiple: None: documents of similar length share a bucket, for speed. A number: a bucket holds the
+                documents that round up to one multiple of it and has that length, so that the attention of a document
+                does not depend, in its last bits, on the documents beside it.
 
         Raises:
             ValueError: no document, or one without tokens.
@@ -65,11 +77,11 @@ class SequenceLayout:
         num_tokens = int(ends_D[-1])
         positions_N = np.arange(num_tokens) - np.repeat(starts_D, lengths_D)
         max_length = int(lengths_D.max())
-        if max_length * lengths_D.size == num_tokens:
+        if max_length * lengths_D.size == num_tokens and max_length % (length_multiple or 1) == 0:
             buckets: tuple[Bucket, ...] = (Bucket(lengths_D.size, max_length),)
             flat_of_cell_P = cell_of_flat_N = None
         else:
-            buckets, flat_of_cell_P, base_D = _pad(lengths_D, starts_D)
+            buckets, flat_of_cell_P, base_D = _pad(lengths_D, starts_D, length_multiple)
             cell_of_flat_N = np.repeat(base_D, lengths_D) + positions_N
 
         def tensor(array: NDArray[np.int64]) -> Tensor:
@@ -138,7 +150,7 @@ class _Unpad(torch.autograd.Function):
 
 
 def _pad(
-    lengths_D: NDArray[np.int64], starts_D: NDArray[np.int64]
+    lengths_D: NDArray[np.int64], starts_D: NDArray[np.int64], length_multiple: int | None
 ) -> tuple[tuple[Bucket, ...], NDArray[np.int64], NDArray[np.int64]]:
     """Buckets in order of length, the flat token of each cell, and each document's first cell."""
     order_D = np.argsort(lengths_D, kind="stable")
@@ -146,15 +158,24 @@ def _pad(
     buckets: list[Bucket] = []
     cells: list[NDArray[np.int64]] = []
     num_cells = 0
-    for first, last in _split(lengths_D[order_D]):
+    multiple = length_multiple or 1
+    padded_D = -(-lengths_D // multiple) * multiple
+    ascending = padded_D[order_D]
+    for first, last in _split(ascending) if length_multiple is None else _equal_ranges(ascending):
         documents = order_D[first:last]
-        length = int(lengths_D[documents[-1]])
+        length = int(ascending[last - 1])
         offsets = np.minimum(np.arange(length), lengths_D[documents, None] - 1)
         cells.append((starts_D[documents, None] + offsets).ravel())
         base_D[documents] = num_cells + length * np.arange(len(documents))
         buckets.append(Bucket(len(documents), length))
         num_cells += len(documents) * length
     return tuple(buckets), np.concatenate(cells), base_D
+
+
+def _equal_ranges(ascending: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Ranges of equal numbers."""
+    bounds = [0, *(np.flatnonzero(np.diff(ascending)) + 1).tolist(), len(ascending)]
+    return list(pairwise(bounds))
 
 
 def _split(ascending: NDArray[np.int64]) -> list[tuple[int, int]]:

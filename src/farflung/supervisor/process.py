@@ -73,8 +73,8 @@ class RoleProcess:
         self._process.wait()
 
     def last_words(self) -> str:
-        """What it said last in this life."""
-        return last_words(self.spec.log_path, self._log_start_bytes)
+        """What it said of its end in this life; only once it has ended."""
+        return last_words(self.spec.log_path, self._process.returncode, self._log_start_bytes)
 
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

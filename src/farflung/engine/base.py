@@ -16,7 +16,7 @@ from farflung.wire.rollout import StopReason
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SamplingParams:
-    """How completions are drawn. Training pools use neither top-p nor top-k, so that the learner's ratio is unbiased."""
+    """How completions are drawn. There is no top-p and no top-k, so that the learner's ratio is unbiased."""
 
     temperature: float = 1.0
     """0 = greedy (evaluation only)."""
@@ -55,6 +55,20 @@ class Completion:
     stop_reason: StopReason
     hidden: NDArray[np.float32] | None = None
     """[T, d] post-final-norm states that predicted each token, when asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineStats:
+    """Totals of an engine's life, for heartbeats."""
+
+    num_tokens: int
+    """Completion tokens drawn."""
+    busy_s: float
+    """Wall time inside `generate`."""
+
+
+class Cancelled(Exception):
+    """`generate` was told to stop; nothing of the call is kept."""
 
 
 class Engine(Protocol):

@@ -15,6 +15,10 @@ from farflung.slots.noise import GOLDEN_RATIO, LARGEST_BELOW_ONE, MIX_FACTORS, M
 CPU_BLOCK_ELEMENTS = 1 << 16
 """Noise is made in blocks of about this many elements, so that the temporaries stay in a core's cache."""
 
+VECTOR_ELEMENTS = 32
+"""What torch's CPU kernels compute at a time; the rest of an array goes through scalar code with other last bits, so
+the vocabulary is padded to a multiple of this."""
+
 
 def _int32(word: int) -> Tensor:
     """A 32-bit word as a 0-dim tensor: half the call overhead of a Python number, and the same on every device."""
@@ -50,13 +54,13 @@ def uniforms(bits: Tensor) -> Tensor:
 
 def gumbel_noise(keys_N2: Tensor, vocab_size: int) -> Tensor:
     """float32 standard Gumbel noise [N, V] for int32 position keys [N, 2]."""
-    num_rows = keys_N2.shape[0]
-    block = max(1, CPU_BLOCK_ELEMENTS // vocab_size) if keys_N2.device.type == "cpu" else max(1, num_rows)
-    noise = torch.empty(num_rows, vocab_size, device=keys_N2.device)
+    num_rows, num_columns = keys_N2.shape[0], -(-vocab_size // VECTOR_ELEMENTS) * VECTOR_ELEMENTS
+    block = max(1, CPU_BLOCK_ELEMENTS // num_columns) if keys_N2.device.type == "cpu" else max(1, num_rows)
+    noise = torch.empty(num_rows, num_columns, device=keys_N2.device)
     for start in range(0, num_rows, block):
-        v = uniforms(noise_bits(keys_N2[start : start + block], vocab_size))
+        v = uniforms(noise_bits(keys_N2[start : start + block], num_columns))
         torch.log(v.neg_().log1p_().neg_(), out=noise[start : start + block])
-    return noise.neg_()
+    return noise.neg_()[:, :vocab_size]
 
 
 def draw(logits_NV: Tensor, noise_NV: Tensor | None) -> tuple[Tensor, Tensor]:

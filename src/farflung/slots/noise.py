@@ -78,13 +78,14 @@ def noise_bits(keys_N2: NDArray[np.int32], vocab_size: int) -> NDArray[np.int32]
 def uniforms(bits: NDArray[np.int32]) -> NDArray[np.float32]:
     """float32 `v` in (0, 1), exact on every device."""
     v = (bits.astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-NUM_BITS)
-    return np.minimum(v, np.float32(LARGEST_BELOW_ONE))
+    clamped: NDArray[np.float32] = np.minimum(v, np.float32(LARGEST_BELOW_ONE))
+    return clamped
 
 
 def gumbel_noise(keys_N2: NDArray[np.int32], vocab_size: int) -> NDArray[np.float32]:
     """Standard Gumbel noise [N, V] for `N` position keys."""
-    exponential: NDArray[np.float32] = -np.log1p(-uniforms(noise_bits(keys_N2, vocab_size)))
-    return -np.log(exponential)
+    noise: NDArray[np.float32] = -np.log(-np.log1p(-uniforms(noise_bits(keys_N2, vocab_size))))
+    return noise
 
 
 def _mix(x: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -1,0 +1,156 @@
+"""The own engine: continuous batching on the trainer's decoder, one process, one CPU thread or one accelerator.
+
+It does not know where weights or requests come from.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams
+from farflung.engine.forward import MIN_BATCH_ROWS
+from farflung.engine.kv_cache import KVCache
+from farflung.engine.run import Run
+from farflung.model.config import ModelConfig
+from farflung.model.decoder import Decoder
+from farflung.model.weights import load_hf_state
+
+
+class TorchEngine:
+    """Implements `engine.base.Engine`."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        max_batch_rows: int,
+        num_threads: int = 1,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> None:
+        """Build the decoder; it has no weights yet.
+
+        Args:
+            max_batch_rows: completions in flight; the KV cache has this many rows.
+            num_threads: CPU threads of the whole process. Several processes of one thread beat one of several.
+            should_stop: asked before every step; when it says yes, `generate` raises `Cancelled`.
+        """
+        if max_batch_rows < 1:
+            raise ValueError(f"max_batch_rows is {max_batch_rows}: it must be at least 1")
+        torch.set_num_threads(num_threads)
+        self._config, self._max_batch_rows, self._should_stop = config, max_batch_rows, should_stop
+        self._decoder = Decoder(config, dtype=dtype, device=device).requires_grad_(False)
+        self._cache: KVCache | None = None
+        self._policy_version = -1
+        self._stats = EngineStats(num_tokens=0, busy_s=0.0)
+
+    @property
+    def policy_version(self) -> int:
+        """Version of the loaded weights; -1 before the first load."""
+        return self._policy_version
+
+    @property
+    def stats(self) -> EngineStats:
+        """Totals since construction."""
+        return self._stats
+
+    def load_weights(self, state: Mapping[str, Tensor], policy_version: int) -> None:
+        """Replace all weights (Hugging Face names) and drop every key and value that the old ones made.
+
+        Raises:
+            UserError: tensors are missing, unexpected or misshapen; the old weights stay.
+        """
+        load_hf_state(self._decoder, state)
+        self._cache = None
+        self._policy_version = policy_version
+
+    def generate(
+        self,
+        requests: Sequence[GroupRequest],
+        params: SamplingParams,
+        draw_seed: bytes,
+        *,
+        with_hidden: bool = False,
+    ) -> list[Completion]:
+        """Sample every group to its end; ordered by (group, sample).
+
+        Raises:
+            ValueError: a prompt is empty, has ids out of range, or does not fit; a group comes twice.
+            Cancelled: `should_stop` said so; nothing of the call is kept.
+            OurFault: the weights give logits that are not finite.
+        """
+        if self._policy_version < 0:
+            raise ValueError("no weights are loaded: call load_weights first")
+        if not requests:
+            return []
+        requests = sorted(requests, key=lambda request: request.group)
+        self._check(requests, params)
+        started_s = time.perf_counter()
+        with torch.inference_mode():
+            run = self._begin(requests, params, draw_seed, with_hidden)
+            try:
+                while self._go_on() and run.step():
+                    pass
+                return run.completions()
+            finally:
+                busy_s = time.perf_counter() - started_s
+                self._stats = EngineStats(
+                    num_tokens=self._stats.num_tokens + run.num_drawn, busy_s=self._stats.busy_s + busy_s
+                )
+
+    def _go_on(self) -> bool:
+        if self._should_stop is not None and self._should_stop():
+            raise Cancelled
+        return True
+
+    def _begin(
+        self, requests: Sequence[GroupRequest], params: SamplingParams, draw_seed: bytes, with_hidden: bool
+    ) -> Run:
+        num_rows = min(self._max_batch_rows, sum(request.num_samples for request in requests))
+        longest_prompt = max(len(request.prompt_tokens) for request in requests)
+        cache = self._cache_for(num_rows, longest_prompt + params.max_completion_tokens)
+        return Run(self._decoder, cache, requests, params, draw_seed, num_rows=num_rows, with_hidden=with_hidden)
+
+    def _cache_for(self, num_rows: int, num_columns: int) -> KVCache:
+        """The cache of the last call if it is large enough: old contents are masked, never read."""
+        num_rows = max(num_rows, MIN_BATCH_ROWS)
+        cache = self._cache
+        if cache is None or cache.num_rows < num_rows or cache.max_columns < num_columns:
+            if cache is not None:
+                num_rows, num_columns = max(num_rows, cache.num_rows), max(num_columns, cache.max_columns)
+            weights = self._decoder.embed_tokens
+            cache = KVCache(
+                self._config, num_rows=num_rows, max_columns=num_columns, dtype=weights.dtype, device=weights.device
+            )
+            self._cache = cache
+        return cache
+
+    def _check(self, requests: Sequence[GroupRequest], params: SamplingParams) -> None:
+        vocab_size = self._config.vocab_size
+        wrong = [token for token in params.eos_token_ids if not 0 <= token < vocab_size]
+        if wrong:
+            raise ValueError(f"end-of-sequence ids {wrong} are outside the vocabulary of {vocab_size}")
+        if len({request.group for request in requests}) < len(requests):
+            raise ValueError("a group is requested twice: its draws would be the same")
+        for request in requests:
+            self._check_request(request, params)
+
+    def _check_request(self, request: GroupRequest, params: SamplingParams) -> None:
+        prompt, where, vocab_size = request.prompt_tokens, f"group {request.group}", self._config.vocab_size
+        if request.num_samples < 1:
+            raise ValueError(f"{where}: num_samples is {request.num_samples}: it must be at least 1")
+        if not len(prompt):
+            raise ValueError(f"{where}: the prompt is empty: it needs at least one token")
+        lowest, highest = int(np.min(prompt)), int(np.max(prompt))
+        if lowest < 0 or highest >= vocab_size:
+            raise ValueError(f"{where}: prompt ids from {lowest} to {highest}: the vocabulary is 0 to {vocab_size - 1}")
+        longest = len(prompt) + params.max_completion_tokens
+        if longest > self._config.max_position_embeddings:
+            raise ValueError(
+                f"{where}: {len(prompt)} prompt tokens and {params.max_completion_tokens} completion tokens "
+                f"are {longest}: the model has {self._config.max_position_embeddings} positions"
+            )

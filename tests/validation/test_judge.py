@@ -196,8 +196,9 @@ def mallory_with_a_file_above_the_limit() -> Claim:
 
 
 def mallory_who_swaps_the_file_later() -> Claim:
-    other = write_rollouts(with_row(0, claimed_reward=1.0), POOL.digest())
-    return replace(claim(), data=other)
+    honest = claim()
+    assert honest.data is not None
+    return replace(honest, data=honest.data[:-1] + b"2")
 
 
 def mallory_who_appends_to_the_file() -> Claim:

@@ -441,6 +441,7 @@ LIES: dict[str, tuple[Callable[[ThriftStruct], None], str]] = {
         lambda footer: add_field(footer.structs(4)[0].structs(1)[0], 1, Kind.BINARY, b"/etc/passwd"),
         "malformed_record",
     ),
+    "another root": (lambda footer: set_field(footer.structs(2)[0], 5, 11), "schema"),
     "no row groups": (lambda footer: set_field(footer, 4, ThriftList(Kind.STRUCT, [])), "footer_limits"),
     "no columns": (lambda footer: set_field(footer.structs(4)[0], 1, ThriftList(Kind.STRUCT, [])), "malformed_record"),
     "no schema": (lambda footer: set_field(footer, 2, ThriftList(Kind.STRUCT, [])), "schema"),
@@ -487,6 +488,25 @@ def test_mallory_a_page_header_that_lies_is_refused_undecoded(lie: str) -> None:
 
 
 @pytest.mark.usefixtures("undecoded")
+def test_mallory_a_page_of_no_bytes_is_refused_undecoded() -> None:
+    assert "compressed to 0" in refused(lying_page("logprobs", lambda header: None, b""), "malformed_record")
+
+
+@pytest.mark.usefixtures("undecoded")
+def test_mallory_a_page_that_reaches_into_the_next_column_is_refused_undecoded() -> None:
+    data = lying_page("logprobs", lambda header: set_field(header, 3, header.i32(3) + 1))
+    assert "logprobs: a page of" in refused(data, "malformed_record")
+
+
+@pytest.mark.usefixtures("undecoded")
+def test_mallory_bytes_hidden_in_the_footer_are_refused_undecoded() -> None:
+    data = write_rollouts(HONEST, POOL)
+    footer_bytes = int.from_bytes(data[-8:-4], "little")
+    hidden = data[:-8] + b"hidden" + (footer_bytes + 6).to_bytes(4, "little") + MAGIC
+    assert "6 bytes behind" in refused(hidden, "malformed_record")
+
+
+@pytest.mark.usefixtures("undecoded")
 def test_mallory_thousands_of_tiny_pages_are_refused_undecoded() -> None:
     data = write_rollouts([rollout(0, sample, num_tokens=1) for sample in range(5000)], POOL)
     tiny = written(pq.read_table(pa.BufferReader(data)).cast(ARROW_SCHEMA), data_page_size=1, write_batch_size=1)
@@ -512,6 +532,12 @@ def levels(*runs: tuple[int, int]) -> bytes:
 def list_page(repetition: bytes, definition: bytes, values: bytes) -> tuple[Callable[[ThriftStruct], None], bytes]:
     page = repetition + definition + values
     return (lambda header: set_field(header, 2, len(page))), zstd(page)
+
+
+def test_mallory_values_that_no_row_shows_are_refused() -> None:
+    """Sixty rows in a file of twelve: the decoder takes twelve of them and says nothing."""
+    change, content = list_page(levels((60, 0)), levels((60, 1)), bytes(240))
+    assert refused(lying_page("logprobs", change, content), "schema") == "logprobs: decodes to 12 values, not 60"
 
 
 @pytest.mark.parametrize(

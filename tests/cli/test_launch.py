@@ -74,6 +74,15 @@ def test_a_user_error_of_a_role_is_told_as_its_sentence(stand_in: Stand, capsys:
     assert capsys.readouterr().err == "farflung: trainer ended with code 2: the model folder is empty\n"
 
 
+def test_a_full_disk_is_told_before_anything_is_started(stand_in: Stand, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in(FINISH)
+    assert main.main(["run", "demo", "--supervisor.min_free_bytes", str(2**60)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("farflung: the disk of runs/demo is full: ")
+    assert "at least 1099511627776 MiB needed; free some space and start again" in err
+    assert not Path("runs/demo/logs").exists()
+
+
 def test_a_role_that_crashes_again_and_again_is_told_with_its_log(
     stand_in: Stand, capsys: pytest.CaptureFixture[str]
 ) -> None:

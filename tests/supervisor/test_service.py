@@ -153,6 +153,19 @@ def test_asking_twice_kills_at_once(tmp_path: Path) -> None:
     assert run.result().kind == "stopped"
 
 
+def test_trouble_that_only_a_person_can_end_ends_the_run(tmp_path: Path) -> None:
+    looks: list[int] = []
+
+    def trouble() -> str | None:
+        looks.append(len(looks))
+        return "the disk is full" if len(looks) > 1 else None
+
+    worker = spec(tmp_path, "worker-1", SLEEP)
+    supervisor = Supervisor([worker], POLICY, stop_grace_s=PATIENCE_S, report=lambda _: None, trouble=trouble)
+    assert supervisor.run(StopRequest()) == Outcome(kind="user_error", sentence="the disk is full")
+    assert supervisor.pids() == {}
+
+
 def test_children_of_a_role_end_with_it(tmp_path: Path) -> None:
     code = (
         "import subprocess, sys, time\n"

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from farflung.cli import ports
 from farflung.cli.boundary import EXIT_BUG, EXIT_USER_ERROR
 from farflung.cli.config import FREE_TO_CHANGE, RunConfig
+from farflung.cli.disk import want_of_space
 from farflung.cli.pool_rules import build_pool
 from farflung.cli.run_folder import FolderLock, RunFolder, differences, refuse_differences
 from farflung.config.load import Loaded, load
 from farflung.config.render import digest, render, to_toml
+from farflung.errors import UserError
 from farflung.supervisor.config import Setting
 from farflung.supervisor.process import RoleSpec
 from farflung.supervisor.service import Outcome, StopRequest, Supervisor
@@ -55,6 +57,8 @@ def launch(loaded: Loaded[RunConfig]) -> int:
         if folder.config.exists():
             before = load(RunConfig, folder.config).config
             refuse_differences(folder, differences(before, config, free=FREE_TO_CHANGE))
+        if sentence := want_of_space(folder.root, config.supervisor.min_free_bytes):
+            raise UserError(sentence)
         config = _with_port(config)
         log_to_file("supervisor", folder.logs / SUPERVISOR_LOG)
         _write_config(folder, config)
@@ -122,6 +126,7 @@ def _supervise(config: RunConfig, folder: RunFolder) -> Outcome:
             config.supervisor.restart_policy(),
             stop_grace_s=config.supervisor.stop_grace_s,
             report=note,
+            trouble=lambda: want_of_space(folder.root, config.supervisor.min_free_bytes),
         )
         outcome = supervisor.run(stop, before_stop=watch.look)
     logger.info("the run ends: %s %s", outcome.kind, outcome.sentence)

@@ -21,6 +21,9 @@ class SupervisorConfig(Config):
     max_restarts: int = Field(8, ge=0, description="Crashes in a row after which a role is given up.")
     healthy_after_s: float = Field(60.0, gt=0, description="A role that lived this long has ended its row of crashes.")
     stop_grace_s: float = Field(15.0, ge=0, description="From the request to stop until a role is killed.")
+    min_free_bytes: int = Field(
+        32 << 20, ge=0, description="The run stops while this much of its disk is still free; 0 = never."
+    )
 
     def restart_policy(self) -> RestartPolicy:
         return RestartPolicy(

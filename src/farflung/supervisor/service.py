@@ -11,6 +11,7 @@ from farflung.supervisor.process import RoleProcess, RoleSpec
 from farflung.wire.node import Role
 
 POLL_S = 0.1
+TROUBLE_POLL_S = 1.0
 
 STOP_ORDER: tuple[frozenset[Role], ...] = (
     frozenset({Role.WORKER, Role.VALIDATOR}),
@@ -51,6 +52,7 @@ class Supervisor:
         policy: when a crashed role comes back.
         stop_grace_s: from the request to stop until a role is killed.
         report: takes one line for each event that a person wants to see.
+        trouble: asked every second for a reason to end the run that only a person can remove; a sentence, or None.
     """
 
     def __init__(
@@ -60,11 +62,13 @@ class Supervisor:
         *,
         stop_grace_s: float,
         report: Callable[[str], None],
+        trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._roster = Roster({spec.name: spec.role for spec in specs}, policy)
         self._stop_grace_s = stop_grace_s
         self._report = report
+        self._trouble = trouble
         self._running: dict[str, RoleProcess] = {}
 
     def run(self, stop: StopRequest, *, before_stop: Callable[[], None] = lambda: None) -> Outcome:
@@ -91,7 +95,12 @@ class Supervisor:
         return {name: process.pid for name, process in self._running.items()}
 
     def _watch(self, leash: Leash, stop: StopRequest) -> Outcome:
+        next_look_s = 0.0
         while not stop.level:
+            if time.monotonic() >= next_look_s:
+                next_look_s = time.monotonic() + TROUBLE_POLL_S
+                if sentence := self._trouble():
+                    return Outcome(kind="user_error", sentence=sentence)
             for name in self._roster.due(time.monotonic()):
                 self._running[name] = RoleProcess(self._specs[name], leash)
                 self._roster.started(name, time.monotonic())

@@ -52,7 +52,7 @@ def test_packed_documents_equal_single_ones() -> None:
     decoder, tokens = _decoder(), _tokens(sum(_LENGTHS))
     packed = decoder(tokens, SequenceLayout.from_lengths(_LENGTHS))
     single = _one_by_one(decoder, tokens, _LENGTHS)
-    torch.testing.assert_close(packed, single, rtol=0, atol=2e-6)
+    torch.testing.assert_close(packed, single, rtol=0, atol=5e-6)
     for ours, theirs in zip(_gradients(decoder, packed), _gradients(decoder, single), strict=True):
         assert (ours - theirs).norm() <= 1e-6 * theirs.norm()
 

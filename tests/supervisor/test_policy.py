@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.supervisor.policy import EndRun, GiveUp, Restart, RestartPolicy, Roster
+from farflung.supervisor.policy import Decision, EndRun, GiveUp, Left, Restart, RestartPolicy, Roster
 from farflung.wire.node import Role
 
 POLICY = RestartPolicy(first_delay_s=1.0, max_delay_s=5.0, max_restarts=4, healthy_after_s=60.0)
@@ -19,7 +19,7 @@ def roster(*names: str) -> Roster:
     return result
 
 
-def crash_now(result: Roster, name: str, now_s: float) -> Restart | GiveUp | EndRun:
+def crash_now(result: Roster, name: str, now_s: float) -> Decision:
     result.started(name, now_s)
     return result.exited(name, SIGKILL, now_s)
 
@@ -49,9 +49,18 @@ def test_a_crashed_role_starts_again_after_a_pause(name: str, code: int) -> None
     assert result.due(6.0) == [name]
 
 
-@pytest.mark.parametrize("name", ["coordinator", "worker-1", "validator-1"])
-def test_only_the_trainer_finishes_a_run_by_ending_well(name: str) -> None:
-    assert isinstance(roster(name).exited(name, 0, 5.0), Restart)
+@pytest.mark.parametrize("name", ["worker-1", "validator-1"])
+def test_a_role_that_left_in_order_comes_back_if_the_run_goes_on_and_this_is_no_crash(name: str) -> None:
+    result = roster(name)
+    assert result.exited(name, 0, 5.0) == Left(returns_after_s=5.0)
+    assert result.due(9.9) == []
+    assert result.due(10.0) == [name]
+    result.started(name, 10.0)
+    assert result.exited(name, SIGKILL, 11.0) == Restart(after_s=1.0, num_crashes=1)
+
+
+def test_a_coordinator_that_ends_by_itself_has_crashed_whatever_its_code() -> None:
+    assert roster("coordinator").exited("coordinator", 0, 5.0) == Restart(after_s=1.0, num_crashes=1)
 
 
 def test_the_pause_doubles_with_each_crash_in_a_row_up_to_its_bound() -> None:

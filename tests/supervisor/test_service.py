@@ -85,6 +85,14 @@ def test_the_run_is_finished_when_the_trainer_ends_well_and_the_others_are_stopp
     assert run.supervisor.pids() == {}
 
 
+def test_a_worker_that_leaves_when_the_run_is_over_is_no_news(tmp_path: Path) -> None:
+    trainer = spec(tmp_path, "trainer", "import time; time.sleep(0.5)")
+    run = Run(spec(tmp_path, "worker-1", note(tmp_path, "left")), trainer)
+    assert run.result().kind == "finished"
+    assert notes(tmp_path) == ["left"]
+    assert run.lines == []
+
+
 def test_a_role_killed_with_signal_9_comes_back_and_the_cause_is_told(tmp_path: Path) -> None:
     run = Run(spec(tmp_path, "worker-1", SLEEP))
     wait_for(lambda: "worker-1" in run.supervisor.pids())

@@ -1,11 +1,12 @@
 """What follows when a role ends: a pure function of exit codes and times.
 
-| who ended, how              | what follows                                                             |
-|-----------------------------|--------------------------------------------------------------------------|
-| trainer, code 0             | the run is finished                                                      |
-| any, code 2                 | the run ends: a person must change something, starting again cannot help |
-| any, other code or signal   | start again after a pause that doubles: first, 2 * first, ... up to max  |
-| ... too often in a row      | that role is given up; the run ends if nobody else plays it              |
+| who ended, how               | what follows                                                             |
+|------------------------------|--------------------------------------------------------------------------|
+| trainer, code 0              | the run is finished                                                      |
+| worker or validator, code 0  | it was told that the run is over; should it not be, it starts again      |
+| any, code 2                  | the run ends: a person must change something, starting again cannot help |
+| any, other code or signal    | start again after a pause that doubles: first, 2 * first, ... up to max  |
+| ... too often in a row       | that role is given up; the run ends if nobody else plays it              |
 
 This module does not know processes, clocks or signals.
 """
@@ -19,6 +20,9 @@ from farflung.wire.node import Role
 EXIT_DONE = 0
 EXIT_CRASH = 1
 EXIT_USER_ERROR = 2
+
+RETURN_AFTER_S = 5.0
+"""Longer than a trainer takes to end after it has told everybody that the run is over."""
 
 OutcomeKind = Literal["finished", "user_error", "gave_up", "stopped"]
 
@@ -44,6 +48,13 @@ class Restart:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Left:
+    """It went in order, which is no crash and no news."""
+
+    returns_after_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GiveUp:
     """This process does not come back; others of its role go on."""
 
@@ -55,7 +66,7 @@ class EndRun:
     kind: OutcomeKind
 
 
-Decision = Restart | GiveUp | EndRun
+Decision = Restart | Left | GiveUp | EndRun
 
 
 @dataclass(slots=True)
@@ -98,6 +109,9 @@ class Roster:
             return EndRun(kind="finished")
         if code == EXIT_USER_ERROR:
             return EndRun(kind="user_error")
+        if code == EXIT_DONE and process.role in (Role.WORKER, Role.VALIDATOR):
+            process.due_s = now_s + RETURN_AFTER_S
+            return Left(returns_after_s=RETURN_AFTER_S)
         process.num_crashes = 1 if ran_s >= self._policy.healthy_after_s else process.num_crashes + 1
         if process.num_crashes > self._policy.max_restarts:
             return GiveUp(num_crashes=process.num_crashes) if self._has_peer(name) else EndRun(kind="gave_up")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from farflung.supervisor.last_words import how_it_ended
 from farflung.supervisor.leash import Leash
-from farflung.supervisor.policy import Decision, EndRun, GiveUp, OutcomeKind, RestartPolicy, Roster
+from farflung.supervisor.policy import EndRun, GiveUp, Left, OutcomeKind, Restart, RestartPolicy, Roster
 from farflung.supervisor.process import RoleProcess, RoleSpec
 from farflung.wire.node import Role
 
@@ -109,7 +109,8 @@ class Supervisor:
                 sentence = _sentence(process, code)
                 if isinstance(decision, EndRun):
                     return Outcome(kind=decision.kind, culprit=process.spec.name, sentence=sentence)
-                self._report(f"{sentence}; {_what_follows(decision)}")
+                if not isinstance(decision, Left):
+                    self._report(f"{sentence}; {_what_follows(decision)}")
             time.sleep(POLL_S)
         return Outcome(kind="stopped")
 
@@ -151,11 +152,7 @@ def _sentence(process: RoleProcess, code: int) -> str:
     return f"{process.spec.name} {how_it_ended(code)}{': ' + words if words else ''}"
 
 
-def _what_follows(decision: Decision) -> str:
-    match decision:
-        case GiveUp(num_crashes=num_crashes):
-            return f"given up after {num_crashes} crashes in a row, the others go on"
-        case EndRun():
-            return "the run ends"
-        case restart:
-            return f"starting again in {restart.after_s:g} s"
+def _what_follows(decision: Restart | GiveUp) -> str:
+    if isinstance(decision, GiveUp):
+        return f"given up after {decision.num_crashes} crashes in a row, the others go on"
+    return f"starting again in {decision.after_s:g} s"

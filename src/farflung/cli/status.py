@@ -35,7 +35,7 @@ def render_status(status: PoolStatus, now_ms: int) -> RenderableType:
     version = "no version yet" if status.policy_version < 0 else f"version {status.policy_version}"
     nodes = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=True)
     for title, justify in (("process", "left"), ("does", "left"), ("worked", "right"), ("tokens", "right"),
-                           ("tokens/s", "right"), ("version", "right"), ("heard of", "right")):  # fmt: skip
+                           ("tokens/s", "right"), ("version", "right"), ("seen", "right")):  # fmt: skip
         nodes.add_column(title, justify="right" if justify == "right" else "left", no_wrap=True)
     for node in sorted(status.nodes, key=lambda node: (node.heartbeat.role, node.heartbeat.node)):
         nodes.add_row(*_cells(node, now_ms), style="" if node.is_alive else "red")

@@ -42,7 +42,7 @@ def write_curves(path: Path, metrics: Iterable[Row], usage: Usage, *, title: str
 
 
 def _learning(axes: Axes, train: Sequence[Row], evals: Sequence[Row], x: Any, x_label: str) -> None:
-    axes.set_title(f"Reward and held-out accuracy against {x_label.removesuffix(' since the start')}")
+    axes.set_title(f"Reward and held-out accuracy against {x_label.split(' since')[0]}")
     points = [(x(row), float(row["reward/mean"])) for row in train if row.get("reward/mean") is not None]
     if not points and not evals:
         _nothing(axes)

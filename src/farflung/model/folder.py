@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,10 +16,9 @@ from torch import Tensor
 
 from farflung.errors import OurFault, UserError
 from farflung.model.config import ModelConfig
-from farflung.model.tokenizer import TOKENIZER_FILE, TOKENIZER_FILES
+from farflung.model.description import CONFIG_FILE, load_config, load_tokenizer_files, read_json
 from farflung.model.weights import check_state, expected_shapes, to_safetensors_bytes
 
-CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 _BUFFER_SUFFIX = "rotary_emb.inv_freq"
@@ -51,22 +49,6 @@ def load_folder(path: Path) -> LoadedModel:
         state={name: state[name] for name in expected_shapes(config)},
         tokenizer_files=load_tokenizer_files(path),
     )
-
-
-def load_config(path: Path) -> ModelConfig:
-    """Only the configuration. Raises UserError: no model folder, or a model that is not supported."""
-    if not path.is_dir():
-        raise UserError(f"{path} is not a folder: give the folder of a Hugging Face model")
-    return ModelConfig.from_hf(_json(path / CONFIG_FILE))
-
-
-def load_tokenizer_files(path: Path) -> dict[str, bytes]:
-    """The files that `Tokenizer.from_files` takes. Raises UserError: no `tokenizer.json`."""
-    if not (path / TOKENIZER_FILE).is_file():
-        raise UserError(
-            f"{path} has no {TOKENIZER_FILE}: save the model's tokenizer there in the fast (tokenizers) format"
-        )
-    return {name: (path / name).read_bytes() for name in TOKENIZER_FILES if (path / name).is_file()}
 
 
 def save_folder(
@@ -148,22 +130,10 @@ def _weight_files(path: Path) -> list[Path]:
 
 
 def _weight_map(path: Path) -> dict[str, str]:
-    weight_map = _json(path / INDEX_FILE).get("weight_map")
+    weight_map = read_json(path / INDEX_FILE).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise UserError(f"{path / INDEX_FILE} has no weight_map: fetch the file again")
     for name in weight_map.values():
         if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
             raise UserError(f"{path / INDEX_FILE} names the file {name!r}: only safetensors beside it are opened")
     return weight_map
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{file.parent} has no {file.name}: give the folder of a Hugging Face model") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is not JSON: {error}; fetch it again") from error
-    if not isinstance(value, dict):
-        raise UserError(f"{file} holds a {type(value).__name__}, not a table; fetch it again")
-    return value

@@ -12,8 +12,9 @@ from typing import Any, Self
 import tokenizers
 
 from farflung.errors import UserError
-from farflung.model.chat_template import ChatTemplate, Message
+from farflung.model.chat_template import ChatTemplate
 from farflung.wire.canonical import tagged_digest
+from farflung.wire.task import Message
 
 TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILE = "tokenizer_config.json"
@@ -22,6 +23,9 @@ GENERATION_FILE = "generation_config.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 TOKENIZER_FILES = (TOKENIZER_FILE, SETTINGS_FILE, TEMPLATE_FILE, GENERATION_FILE, SPECIAL_TOKENS_FILE)
 """Every file that can change a token id, a prompt's text or the end of a completion."""
+
+ChatMessage = Message | Mapping[str, Any]
+"""A task's message, or anything with at least `role` and `content`."""
 
 MAX_FILE_BYTES = 64 << 20
 
@@ -74,15 +78,19 @@ class Tokenizer:
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=skip_special)
         return text
 
-    def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
+    def render(self, messages: Sequence[ChatMessage], add_generation_prompt: bool = True) -> str:
         """The prompt's text by the chat template.
 
         Raises:
             UserError: there is no template, or it refuses the messages.
         """
-        return self._template.render(messages, add_generation_prompt=add_generation_prompt)
+        plain = [
+            {"role": message.role, "content": message.content} if isinstance(message, Message) else message
+            for message in messages
+        ]
+        return self._template.render(plain, add_generation_prompt=add_generation_prompt)
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of the rendered prompt, up to where the completion starts.
 
         Raises:

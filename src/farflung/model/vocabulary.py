@@ -10,4 +10,9 @@ def never_drawn(tokenizer: Tokenizer, config: ModelConfig) -> tuple[int, ...]:
     End-of-sequence ids are never among them.
     """
     padding_rows = range(tokenizer.vocab_size, config.vocab_size)
-    return tuple(sorted({*tokenizer.reserved_token_ids, *padding_rows} - set(config.eos_token_ids)))
+    return tuple(sorted({*tokenizer.reserved_token_ids, *padding_rows} - set(end_of_sequence(tokenizer, config))))
+
+
+def end_of_sequence(tokenizer: Tokenizer, config: ModelConfig) -> tuple[int, ...]:
+    """Every id that ends a completion: what the model's configuration says and what its tokenizer says."""
+    return tuple(sorted({*config.eos_token_ids, *tokenizer.eos_token_ids}))

@@ -44,13 +44,12 @@ def batch_advantages(
 
 
 def _scores(rewards: Sequence[float | None]) -> NDArray[np.float64]:
-    """Rewards [G] with nan for what is no reward."""
+    """Rewards [G]; what is no reward is not finite."""
     if len(rewards) < 2:
         raise ValueError(
             f"a group of {len(rewards)} has no baseline, all its advantages would be 0: use a group size of at least 2"
         )
-    scores_G = np.array([np.nan if reward is None else reward for reward in rewards], dtype=np.float64)
-    return np.where(np.isfinite(scores_G), scores_G, np.nan)
+    return np.array([np.nan if reward is None else reward for reward in rewards], dtype=np.float64)
 
 
 def _centre(scores_G: NDArray[np.float64], normalize: Normalize, batch_std: float, eps: float) -> NDArray[np.float64]:

@@ -103,20 +103,20 @@ def split_micro_batches(samples: Sequence[TrainingSample], max_tokens: int) -> l
 
 
 def _fewest_parts(sizes: Sequence[int], max_size: int) -> list[list[int]]:
-    """Binary search for the number of parts; one part per sample always fits."""
-    low, high = -(-sum(sizes) // max_size), len(sizes)
-    best = _balance(sizes, low)
-    if _largest(best, sizes) <= max_size:
-        return best
-    best = _balance(sizes, high)
-    while high - low > 1:
+    """Binary search for the number of parts, from total / max up to twice that.
+
+    Twice always fits: the last index to enter a part found it the emptiest, so at most at the mean load, which is at
+    most max / 2; and it is no larger than what was there before it.
+    """
+    total = sum(sizes)
+    low, high = -(-total // max_size), min(len(sizes), -(-2 * total // max_size))
+    while low < high:
         middle = (low + high) // 2
-        parts = _balance(sizes, middle)
-        if _largest(parts, sizes) <= max_size:
-            best, high = parts, middle
+        if _largest(_balance(sizes, middle), sizes) <= max_size:
+            high = middle
         else:
-            low = middle
-    return best
+            low = middle + 1
+    return _balance(sizes, high)
 
 
 def _balance(sizes: Sequence[int], num_parts: int) -> list[list[int]]:

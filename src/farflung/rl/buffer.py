@@ -141,7 +141,7 @@ class ExperienceBuffer:
         self._waiting: dict[int, Entry] = {}
         self._taken: dict[int, Batch] = {}
         self._trained: dict[int, RangeSet] = {}
-        # Bounded: no version goes by without a batch, so only what was out at the last one can go stale before the next.
+        # Bounded: no version goes by without a batch, so only what was out at the last can go stale before the next.
         self._drops: list[SlotDrop] = []
         self._counts: Counter[str] = Counter()
         self._next_batch_id = 0

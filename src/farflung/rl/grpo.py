@@ -75,12 +75,12 @@ def grpo_loss(inputs: LossInputs, params: GrpoParams, num_loss_tokens: int) -> L
     """
     _require(num_loss_tokens >= 1, f"num_loss_tokens is {num_loss_tokens}: it must be >= 1, skip a step without tokens")
     mask_N = inputs.loss_mask_N
-    # Select before any arithmetic: an inf or nan at a masked position would come back as nan through the gradient.
+    # Selected before any arithmetic and again at the end, never multiplied by 0: what a masked position holds, inf and
+    # nan included, reaches neither the loss nor, on the way back, the gradient.
     pi_N = torch.where(mask_N, inputs.trainer_logprobs_N, 0)
-    mu_N = torch.where(mask_N, inputs.behaviour_logprobs_N.detach(), 0)
-    advantages_N = torch.where(mask_N, inputs.advantages_N.detach(), 0)
-    prox = inputs.trainer_logprobs_N if inputs.prox_logprobs_N is None else inputs.prox_logprobs_N
-    prox_N = torch.where(mask_N, prox.detach(), 0)
+    mu_N = inputs.behaviour_logprobs_N.detach()
+    prox_N = (inputs.trainer_logprobs_N if inputs.prox_logprobs_N is None else inputs.prox_logprobs_N).detach()
+    advantages_N = inputs.advantages_N.detach()
 
     raw_weight_N = _exp(prox_N - mu_N)
     if params.anchor == "decoupled":

@@ -10,6 +10,7 @@ from farflung.envs.base import Environment
 from farflung.evaluation.heldout import Evaluation, evaluate
 from farflung.model.config import ModelConfig
 from farflung.model.tokenizer import Tokenizer
+from farflung.model.vocabulary import end_of_sequence
 from farflung.trainer.config import EvaluationConfig
 from farflung.trainer.policy import Policy
 from farflung.wire.pool import PoolSpec
@@ -38,7 +39,7 @@ class Canary:
         self._params = SamplingParams(
             temperature=config.temperature,
             max_completion_tokens=pool.max_completion_tokens,
-            eos_token_ids=model.eos_token_ids,
+            eos_token_ids=end_of_sequence(tokenizer, model),
             reserved_token_ids=reserved,
         )
 

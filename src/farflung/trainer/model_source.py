@@ -11,14 +11,13 @@ from farflung.envs.base import Environment
 from farflung.errors import UserError
 from farflung.model.characters import character_tokenizer
 from farflung.model.config import ModelConfig
+from farflung.model.description import CONFIG_FILE, load_config, load_tokenizer_files
 from farflung.model.presets import tiny_config
 from farflung.model.tokenizer import Tokenizer
 from farflung.trainer.config import ModelSourceConfig
 from farflung.wire.canonical import canonical_json, tagged_digest
 
 TINY = "tiny"
-CONFIG_FILE = "config.json"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -46,7 +45,10 @@ def describe(source: ModelSourceConfig, environment: Environment) -> ModelDescri
         UserError: the folder is not a model, or a tiny model cannot spell the environment's tasks.
     """
     if source.path != TINY:
-        return _describe_folder(Path(source.path))
+        folder = Path(source.path)
+        return ModelDescription(
+            config=load_config(folder), tokenizer=Tokenizer.from_files(load_tokenizer_files(folder))
+        )
     alphabet = environment.alphabet()
     if alphabet is None:
         raise UserError(
@@ -62,17 +64,3 @@ def describe(source: ModelSourceConfig, environment: Environment) -> ModelDescri
         intermediate_size=source.intermediate_size,
     )
     return ModelDescription(config=config, tokenizer=tokenizer)
-
-
-def _describe_folder(folder: Path) -> ModelDescription:
-    if not (folder / CONFIG_FILE).is_file():
-        raise UserError(
-            f'trainer.model.path is "{folder}", which has no {CONFIG_FILE}: give the folder of a Hugging Face model '
-            'or "tiny"'
-        )
-    try:
-        config = ModelConfig.from_hf(json.loads((folder / CONFIG_FILE).read_bytes()))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{folder / CONFIG_FILE} is not JSON: {error}") from error
-    files = {name: (folder / name).read_bytes() for name in TOKENIZER_FILES if (folder / name).is_file()}
-    return ModelDescription(config=config, tokenizer=Tokenizer.from_files(files))

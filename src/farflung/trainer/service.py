@@ -128,9 +128,8 @@ class Trainer:
         reading = asyncio.create_task(self._feed.run())
         learning = asyncio.create_task(self._learn())
         try:
-            await asyncio.wait((reading, learning), return_when=asyncio.FIRST_EXCEPTION)
-            await self._inbox.stop()
-            if not learning.done():
+            await asyncio.wait((reading, learning), return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
                 reading.result()  # raises what ended the feed
             await learning
         finally:

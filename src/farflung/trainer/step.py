@@ -59,7 +59,7 @@ def train_step(policy: Policy, samples: Sequence[TrainingSample], params: StepPa
             params.objective,
             num_loss_tokens,
         )
-        outputs.loss.backward()  # type: ignore[no-untyped-call]
+        outputs.loss.backward()
         parts.append(outputs.metrics)
     grad_norm = policy.apply_gradient(lr, params.max_grad_norm)
     return StepResult(

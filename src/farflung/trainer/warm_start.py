@@ -102,7 +102,7 @@ def _supervised_step(policy: Policy, samples: Sequence[TrainingSample], optimize
     )
     loss = -logprobs_M.mean()
     optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     torch.nn.utils.clip_grad_norm_(policy.masters.parameters(), 1.0)
     optimizer.step()
     return float(loss.detach())

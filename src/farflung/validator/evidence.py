@@ -11,10 +11,11 @@ import numpy as np
 
 from farflung.envs.base import Environment
 from farflung.envs.registry import load_environment
-from farflung.errors import OurFault
+from farflung.errors import FarflungError, OurFault
 from farflung.model.config import ModelConfig
-from farflung.model.tokenizer import Tokenizer
-from farflung.model.vocabulary import never_drawn
+from farflung.model.description import CONFIG_FILE
+from farflung.model.tokenizer import TOKENIZER_FILES, Tokenizer
+from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.validation.case import JudgeRules, SlotEvidence
 from farflung.validation.judge import judge, not_accepted
 from farflung.wire.lease import Lease
@@ -24,8 +25,7 @@ from farflung.wire.submission import Assignment
 from farflung.wire.task import Task
 from farflung.wire.verdict import Judgement, RejectReason, RewardResult
 
-CONFIG = "config.json"
-POLICY_FILES = frozenset({CONFIG, "tokenizer.json", "tokenizer_config.json"})
+POLICY_FILES = frozenset({CONFIG_FILE, *TOKENIZER_FILES})
 """The files of a version that judging needs; the weights come with the proofs."""
 
 
@@ -45,14 +45,14 @@ class Judge:
         Raises:
             OurFault: the files are not those of the pool; a validator must not judge then.
         """
-        tokenizer = Tokenizer.from_files({name: data for name, data in files.items() if name != CONFIG})
+        tokenizer = Tokenizer.from_files(files)
         if tokenizer.digest != pool.tokenizer_digest:
             raise OurFault(f"tokenizer {tokenizer.digest} is not the pool's {pool.tokenizer_digest}")
-        config = ModelConfig.from_hf(json.loads(files[CONFIG]))
+        config = ModelConfig.from_hf(json.loads(files[CONFIG_FILE]))
         rules = JudgeRules(
             pool=pool,
             vocab_size=config.vocab_size,
-            eos_token_ids=config.eos_token_ids,
+            eos_token_ids=end_of_sequence(tokenizer, config),
             reserved_token_ids=never_drawn(tokenizer, config),
         )
         spec = pool.environment
@@ -77,7 +77,15 @@ class Judge:
                 now_ms=now_ms,
                 grade=lambda rollouts: self._grade(tasks, rollouts),
             )
-        except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+        except (
+            ArithmeticError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            MemoryError,
+            TypeError,
+            ValueError,
+        ) as error:
             # A bug of ours met foreign bytes: it neither accepts nor blames.
             raise OurFault(f"judging failed: {type(error).__name__}: {error}") from error
 

@@ -15,8 +15,9 @@ from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
 from farflung.errors import PeerFault
 from farflung.model.config import ModelConfig
+from farflung.model.description import CONFIG_FILE
 from farflung.model.tokenizer import Tokenizer
-from farflung.model.vocabulary import never_drawn
+from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.model.weights import from_safetensors_bytes
 from farflung.wire.lease import Lease
 from farflung.wire.pool import PoolSpec
@@ -24,7 +25,6 @@ from farflung.wire.rollout import Rollout
 from farflung.wire.task import Task
 
 WEIGHTS = "model.safetensors"
-CONFIG = "config.json"
 
 
 class Sampler:
@@ -54,16 +54,14 @@ class Sampler:
         Raises:
             PeerFault: the files are not a model of this pool.
         """
-        tokenizer = Tokenizer.from_files(
-            {name: data for name, data in fetched.files.items() if name not in (WEIGHTS, CONFIG)}
-        )
+        tokenizer = Tokenizer.from_files(fetched.files)
         if tokenizer.digest != pool.tokenizer_digest:
             raise PeerFault("wrong_pool", f"tokenizer {tokenizer.digest}, the pool says {pool.tokenizer_digest}")
-        config = ModelConfig.from_hf(json.loads(fetched.files[CONFIG]))
+        config = ModelConfig.from_hf(json.loads(fetched.files[CONFIG_FILE]))
         params = SamplingParams(
             temperature=pool.temperature,
             max_completion_tokens=pool.max_completion_tokens,
-            eos_token_ids=config.eos_token_ids,
+            eos_token_ids=end_of_sequence(tokenizer, config),
             reserved_token_ids=never_drawn(tokenizer, config),
         )
         engine = TorchEngine(config, max_batch_rows=max_batch_rows, num_threads=num_threads, should_stop=should_stop)

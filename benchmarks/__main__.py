@@ -3,9 +3,10 @@
 import sys
 from collections.abc import Callable, Sequence
 
-from benchmarks import engine, report
+from benchmarks import draws, engine, report
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
+    "draws": draws.run,
     "engine": engine.run,
 }
 """Each measures, prints what it does and calls `record` for every figure."""

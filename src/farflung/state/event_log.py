@@ -29,7 +29,7 @@ _EVENTS = sa.Table(
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("kind", sa.String(64), nullable=False),
-    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("body", sa.LargeBinary(2**32 - 1), nullable=False),  # MySQL picks its column type by this
 )
 
 

@@ -77,16 +77,9 @@ class Judge:
                 now_ms=now_ms,
                 grade=lambda rollouts: self._grade(tasks, rollouts),
             )
-        except (
-            ArithmeticError,
-            AssertionError,
-            AttributeError,
-            LookupError,
-            MemoryError,
-            TypeError,
-            ValueError,
-        ) as error:
-            # A bug of ours met foreign bytes: it neither accepts nor blames.
+        except FarflungError:
+            raise
+        except Exception as error:
             raise OurFault(f"judging failed: {type(error).__name__}: {error}") from error
 
     def own_fault(self, assignment: Assignment, detail: str, now_ms: int) -> Judgement:

@@ -1,0 +1,195 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from farflung.rl.batch import FlatBatch, count_loss_tokens, flatten, split_micro_batches
+from farflung.rl.grpo import GrpoParams, grpo_loss
+from farflung.rl.loss import LossInputs
+from farflung.rl.types import TrainingSample
+
+VOCAB = 11
+
+
+def a_sample(
+    prompt: int, completion: int, *, advantage: float = 1.0, sample: int = 0, masked: tuple[int, ...] = ()
+) -> TrainingSample:
+    random = np.random.default_rng([prompt, completion, sample])
+    mask = np.ones(completion, dtype=np.bool_)
+    mask[list(masked)] = False
+    return TrainingSample(
+        tokens=random.integers(0, VOCAB, prompt + completion, dtype=np.int32),
+        num_prompt_tokens=prompt,
+        behaviour_logprobs=random.normal(-2.0, 0.3, completion).astype(np.float32),
+        advantage=advantage,
+        loss_mask=mask,
+        policy_version=0,
+        slot=0,
+        group=0,
+        sample=sample,
+    )
+
+
+class Bigram(nn.Module):
+    """Predicts each token from the one before: documents cannot see each other, so packing is exact."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(VOCAB, 8, dtype=torch.float64)
+        self.head = nn.Linear(8, VOCAB, dtype=torch.float64)
+
+    def forward(self, batch: FlatBatch) -> Tensor:
+        """[M] logprobs of the completion tokens."""
+        hidden_MD = self.embed(batch.tokens_N)[batch.rows_M]
+        logprobs_MV = self.head(hidden_MD).log_softmax(-1)
+        picked: Tensor = logprobs_MV.gather(1, batch.targets_M[:, None])[:, 0]
+        return picked
+
+
+def backward(model: Bigram, samples: list[TrainingSample], num_loss_tokens: int) -> float:
+    batch = flatten(samples)
+    inputs = LossInputs(
+        trainer_logprobs_N=model(batch),
+        behaviour_logprobs_N=batch.behaviour_logprobs_M,
+        advantages_N=batch.advantages_M,
+        loss_mask_N=batch.loss_mask_M,
+    )
+    loss = grpo_loss(inputs, GrpoParams(), num_loss_tokens).loss
+    loss.backward()
+    return loss.item()
+
+
+def accumulate(model: Bigram, parts: list[list[TrainingSample]]) -> tuple[float, list[Tensor]]:
+    """Loss and gradients of one optimizer step over its micro-batches."""
+    num_loss_tokens = sum(count_loss_tokens(part) for part in parts)
+    loss = sum(backward(model, part, num_loss_tokens) for part in parts)
+    return loss, [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def test_two_documents_by_hand() -> None:
+    first, second = a_sample(3, 2, advantage=0.5), a_sample(1, 3, advantage=-1.0, masked=(2,))
+    batch = flatten([first, second])
+    assert batch.tokens_N.tolist() == [*first.tokens[:4], *second.tokens[:3]]
+    assert batch.lengths == (4, 3)
+    assert batch.rows_M.tolist() == [2, 3, 4, 5, 6]
+    assert batch.targets_M.tolist() == [*first.tokens[3:], *second.tokens[1:]]
+    assert batch.behaviour_logprobs_M.tolist() == [*first.behaviour_logprobs, *second.behaviour_logprobs]
+    assert batch.advantages_M.tolist() == [0.5, 0.5, -1.0, -1.0, -1.0]
+    assert batch.loss_mask_M.tolist() == [True, True, True, True, False]
+    dtypes = {name: getattr(batch, name).dtype for name in ("tokens_N", "rows_M", "targets_M", "advantages_M")}
+    assert dtypes == {
+        "tokens_N": torch.int64,
+        "rows_M": torch.int64,
+        "targets_M": torch.int64,
+        "advantages_M": torch.float32,
+    }
+
+
+def test_steps_of_different_lengths_keep_their_own_advantage() -> None:
+    """Case L7."""
+    batch = flatten([a_sample(2, 1, advantage=1.0), a_sample(5, 4, advantage=-2.0)])
+    assert batch.advantages_M.tolist() == [1.0] + [-2.0] * 4
+
+
+shapes = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=24)
+
+
+@given(shapes)
+def test_every_completion_token_is_predicted_from_the_position_before_it(pairs: list[tuple[int, int]]) -> None:
+    samples = [a_sample(*pair, sample=number) for number, pair in enumerate(pairs)]
+    batch = flatten(samples)
+    assert sum(batch.lengths) == len(batch.tokens_N)
+    starts = np.cumsum([0, *batch.lengths[:-1]])
+    seen = 0
+    for start, sample in zip(starts, samples, strict=True):
+        for position in range(sample.num_prompt_tokens, len(sample.tokens)):
+            assert batch.rows_M[seen] == start + position - 1
+            assert batch.tokens_N[batch.rows_M[seen]] == sample.tokens[position - 1]
+            assert batch.targets_M[seen] == sample.tokens[position]
+            seen += 1
+    assert seen == len(batch.rows_M)
+
+
+def test_a_batch_moves_to_a_device_whole() -> None:
+    batch = flatten([a_sample(2, 3)]).to("meta")
+    names = ("tokens_N", "rows_M", "targets_M", "behaviour_logprobs_M", "advantages_M", "loss_mask_M")
+    assert {getattr(batch, name).device.type for name in names} == {"meta"}
+    assert batch.lengths == (4,)
+
+
+def test_an_empty_micro_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        flatten([])
+
+
+def test_four_micro_batches_equal_one_batch() -> None:
+    """Case L3: gradients, and weights after the step."""
+    samples = [
+        a_sample(2 + n % 3, 1 + n, advantage=(-1) ** n * (n + 1) / 4, sample=n, masked=(0,)) for n in range(1, 9)
+    ]
+    models = Bigram(), Bigram()
+    loss, gradients = accumulate(models[0], [samples])
+    split_loss, split_gradients = accumulate(models[1], [samples[at : at + 2] for at in range(0, 8, 2)])
+    assert split_loss == pytest.approx(loss, rel=1e-12)
+    torch.testing.assert_close(split_gradients, gradients, rtol=1e-12, atol=1e-15)
+    for model in models:
+        torch.optim.AdamW(model.parameters(), lr=0.1).step()
+    weights, split_weights = ([p.detach() for p in model.parameters()] for model in models)
+    torch.testing.assert_close(split_weights, weights, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=40)
+@given(shapes, st.integers(17, 60))
+def test_the_gradient_does_not_depend_on_the_split(pairs: list[tuple[int, int]], max_tokens: int) -> None:
+    samples = [a_sample(*pair, advantage=(-1.0) ** number, sample=number) for number, pair in enumerate(pairs)]
+    loss, gradients = accumulate(Bigram(), [samples])
+    split_loss, split_gradients = accumulate(Bigram(), split_micro_batches(samples, max_tokens))
+    assert split_loss == pytest.approx(loss, rel=1e-9, abs=1e-12)
+    torch.testing.assert_close(split_gradients, gradients, rtol=1e-9, atol=1e-12)
+
+
+@given(shapes, st.integers(17, 60))
+def test_micro_batches_hold_every_sample_once_and_never_too_much(pairs: list[tuple[int, int]], max_tokens: int) -> None:
+    samples = [a_sample(*pair, sample=number) for number, pair in enumerate(pairs)]
+    parts = split_micro_batches(samples, max_tokens)
+    assert sorted(sample.sample for part in parts for sample in part) == list(range(len(samples)))
+    assert all(0 < sum(sample.num_forward_tokens for sample in part) <= max_tokens for part in parts)
+    assert all(part == sorted(part, key=lambda sample: sample.sample) for part in parts)
+    total = sum(sample.num_forward_tokens for sample in samples)
+    assert len(parts) <= -(-2 * total // max_tokens)
+
+
+def test_micro_batches_are_balanced() -> None:
+    samples = [a_sample(1, length, sample=length) for length in (8, 7, 6, 5, 4, 3, 2, 1)]
+    loads = [sum(sample.num_forward_tokens for sample in part) for part in split_micro_batches(samples, 20)]
+    assert loads == [18, 18]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "max_tokens", "count"),
+    [((6, 6, 4, 4, 5, 5), 10, 3), ((6, 6, 4, 4, 5, 5), 30, 1), ((6,) * 7 + (1,), 10, 7)],
+)
+def test_micro_batches_are_as_few_as_fit(lengths: tuple[int, ...], max_tokens: int, count: int) -> None:
+    samples = [a_sample(1, length, sample=number) for number, length in enumerate(lengths)]
+    assert len(split_micro_batches(samples, max_tokens)) == count
+
+
+def test_samples_just_over_half_a_micro_batch_go_one_by_one() -> None:
+    samples = [a_sample(1, 6, sample=number) for number in range(40)]
+    assert [len(part) for part in split_micro_batches(samples, 11)] == [1] * 40
+
+
+def test_no_samples_make_no_micro_batches() -> None:
+    assert split_micro_batches([], 10) == []
+
+
+def test_a_sample_longer_than_a_micro_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match="12 forward tokens but a micro-batch at most 10: raise max_tokens"):
+        split_micro_batches([a_sample(5, 8)], 10)
+
+
+def test_loss_tokens_are_counted_under_the_mask() -> None:
+    assert count_loss_tokens([a_sample(3, 4), a_sample(3, 4, masked=(0, 1, 3))]) == 5

@@ -1,0 +1,79 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from farflung.rl.samples import training_samples
+from farflung.rl.types import RolloutGroup, TrainingSample
+from farflung.wire.rollout import Rollout, StopReason
+
+
+def a_rollout(sample: int, length: int, stop_reason: StopReason = StopReason.EOS, version: int = 3) -> Rollout:
+    return Rollout(
+        env="toy",
+        task_id="7",
+        group=1,
+        sample=sample,
+        prompt_tokens=np.array([5, 6, 7], dtype=np.int32),
+        completion_tokens=np.arange(10, 10 + length, dtype=np.int32),
+        logprobs=-np.arange(1, 1 + length, dtype=np.float32),
+        stop_reason=stop_reason,
+        policy_version=version,
+    )
+
+
+def a_group(rewards: list[float | None], rollouts: list[Rollout] | None = None) -> RolloutGroup:
+    rollouts = rollouts or [a_rollout(sample, sample + 1) for sample in range(len(rewards))]
+    return RolloutGroup(
+        slot=4, group=1, task_id="7", rollouts=tuple(rollouts), rewards=tuple(rewards), correct=tuple(rewards)
+    )
+
+
+def test_a_sample_is_prompt_and_completion_with_the_advantage_of_its_rollout() -> None:
+    _, second = training_samples([a_group([1.0, 0.0])])
+    assert second.tokens.tolist() == [5, 6, 7, 10, 11]
+    assert second.tokens.dtype == np.int32
+    assert second.num_prompt_tokens == 3
+    assert second.behaviour_logprobs.tolist() == [-1.0, -2.0]
+    assert second.advantage == -0.5
+    assert second.loss_mask.tolist() == [True, True]
+    assert (second.policy_version, second.slot, second.group, second.sample) == (3, 4, 1, 1)
+    assert (second.num_completion_tokens, second.num_forward_tokens, second.num_loss_tokens) == (2, 4, 2)
+
+
+@pytest.mark.parametrize("missing", [None, math.nan])
+def test_a_rollout_without_a_reward_makes_no_sample(missing: float | None) -> None:
+    samples = training_samples([a_group([1.0, missing, 0.0])])
+    assert [(sample.sample, sample.advantage) for sample in samples] == [(0, 0.5), (2, -0.5)]
+
+
+def test_truncated_rollouts_can_be_masked_and_still_count_in_the_mean() -> None:
+    group = a_group([1.0, 0.0], [a_rollout(0, 2), a_rollout(1, 9, StopReason.LENGTH)])
+    assert [sample.sample for sample in training_samples([group])] == [0, 1]
+    masked = training_samples([group], mask_truncated=True)
+    assert [(sample.sample, sample.advantage) for sample in masked] == [(0, 0.5)]
+
+
+def test_no_groups_make_no_samples() -> None:
+    assert training_samples([], normalize="batch_std") == []
+
+
+def test_a_group_mixing_versions_is_refused() -> None:
+    with pytest.raises(ValueError, match="mixes policy versions"):
+        a_group([1.0, 0.0], [a_rollout(0, 1, version=3), a_rollout(1, 1, version=4)])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_prompt_tokens": 0}, "prompt and completion need one"),
+        ({"num_prompt_tokens": 4}, "prompt and completion need one"),
+        ({"loss_mask": np.ones(2, dtype=np.bool_)}, "must pair up"),
+        ({"behaviour_logprobs": np.zeros(2, dtype=np.float32)}, "must pair up"),
+    ],
+)
+def test_a_sample_whose_parts_do_not_fit_is_refused(change: dict[str, object], message: str) -> None:
+    sample: TrainingSample = training_samples([a_group([1.0, 0.0])])[0]
+    with pytest.raises(ValueError, match=message):
+        replace(sample, **change)

@@ -17,6 +17,7 @@ class ModelSourceConfig(Config):
     num_layers: int = Field(2, ge=1, description="tiny: decoder layers.")
     num_heads: int = Field(4, ge=1, description="tiny: attention heads.")
     intermediate_size: int = Field(192, ge=8, description="tiny: width of the gated MLP.")
+    init_std: float = Field(0.05, gt=0, description="tiny: spread of the fresh weights; 0.05 suits widths near 64.")
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "ModelSourceConfig":

@@ -380,7 +380,7 @@ def _check_pool(description: ModelDescription, pool: PoolSpec) -> None:
 
 def _initial_state(config: TrainerConfig, description: ModelDescription, seed: int) -> dict[str, torch.Tensor]:
     if config.model.path == TINY:
-        return random_state(description.config, seed)
+        return random_state(description.config, seed, config.model.init_std)
     return dict(load_folder(Path(config.model.path)).state)
 
 

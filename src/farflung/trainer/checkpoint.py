@@ -1,6 +1,7 @@
 """Checkpoints: everything that a trainer needs to go on as if it had never stopped.
 
-    checkpoints/v00000012/   masters.safetensors  optimizer.safetensors  policy files  progress.json  complete.json
+    checkpoints/v00000012/   masters.safetensors  optimizer.safetensors  progress.json  publication.json
+                            complete.json
 
 Written to a temporary folder, synced, given its `complete.json` (size and sha256 of every file) and renamed, so a
 folder without the `.tmp` ending is whole or damaged, never half written; a damaged one is passed over for the one
@@ -34,7 +35,6 @@ MASTERS = "masters.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 PROGRESS = "progress.json"
 PUBLICATION = "publication.json"
-POLICY_FILES = "policy/"
 
 
 class Progress(Record, frozen=True, kw_only=True):
@@ -63,8 +63,6 @@ class Checkpoint:
     publication: Publication
     masters: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
-    policy_files: Mapping[str, bytes]
-    """config.json, tokenizer.json, ...; without the weights, which follow from the masters."""
 
     @property
     def buffer_snapshot(self) -> BufferSnapshot:
@@ -154,7 +152,6 @@ def _files(checkpoint: Checkpoint) -> dict[str, bytes]:
         OPTIMIZER: to_safetensors_bytes(checkpoint.optimizer, dtype=torch.float32),
         PROGRESS: checkpoint.progress.to_bytes(),
         PUBLICATION: checkpoint.publication.to_bytes(),
-        **{POLICY_FILES + name: data for name, data in checkpoint.policy_files.items()},
     }
 
 
@@ -171,9 +168,6 @@ def _load(folder: Path) -> Checkpoint:
         publication=Publication.from_bytes(files[PUBLICATION]),
         masters=_tensors(files[MASTERS]),
         optimizer=_tensors(files[OPTIMIZER]),
-        policy_files={
-            name.removeprefix(POLICY_FILES): data for name, data in files.items() if name.startswith(POLICY_FILES)
-        },
     )
 
 

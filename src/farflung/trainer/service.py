@@ -285,7 +285,6 @@ class Trainer:
             publication=publication,
             masters=learner.policy.masters_state(),
             optimizer=learner.policy.optimizer_state(),
-            policy_files=self._description.policy_files,
         )
 
     async def _roll_back(self, batch: Batch, reason: str) -> None:

@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -88,10 +89,8 @@ class Checkpoints:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
             files = _files(checkpoint)
-            for name, data in files.items():
-                _write_synced(temporary / name, data)
             listing = {name: {"num_bytes": len(data), "sha256": sha256_hex(data)} for name, data in files.items()}
-            _write_synced(temporary / COMPLETE, json.dumps(listing, indent=1).encode())
+            _write_all_synced(temporary, {**files, COMPLETE: json.dumps(listing, indent=1).encode()})
             _sync_folder(temporary)
             shutil.rmtree(target, ignore_errors=True)
             temporary.rename(target)
@@ -181,6 +180,13 @@ def _write_synced(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _write_all_synced(folder: Path, files: Mapping[str, bytes]) -> None:
+    """At once: file systems commit syncs that arrive together in one go."""
+    with ThreadPoolExecutor(max_workers=len(files)) as pool:
+        for _ in pool.map(lambda item: _write_synced(folder / item[0], item[1]), files.items()):
+            pass
 
 
 def _sync_folder(path: Path) -> None:

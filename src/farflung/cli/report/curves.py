@@ -64,7 +64,7 @@ def _learning(axes: Axes, train: Sequence[Row], evals: Sequence[Row], x: Any, x_
             f"{float(evals[-1]['accuracy']):.3f}",
             (x(evals[-1]), float(evals[-1]["accuracy"])),
             textcoords="offset points",
-            xytext=(-4, 8),
+            xytext=(0, -16),  # below the curve: above it is the frame
             ha="right",
             color=ACCURACY,
             fontweight="bold",

@@ -53,6 +53,11 @@ class KVCache:
         """Begin anew with no rows; what is left of old ones is masked, never read."""
         self._lay_out(self._min_columns)
 
+    def clear(self) -> None:
+        """Erase every key and value: those of broken weights may not be finite. The memory is kept."""
+        with torch.inference_mode():
+            self._storage.zero_()
+
     def reserve(self, num_columns: int) -> None:
         """Make room for `num_columns` per row; far too much room is given up, as it would be read at every step."""
         needed = max(_round_up(num_columns, COLUMN_MULTIPLE), self._min_columns)

@@ -65,7 +65,8 @@ class TorchEngine:
             UserError: tensors are missing, unexpected or misshapen; the old weights stay.
         """
         load_hf_state(self._decoder, state)
-        self._cache = None
+        if self._cache is not None:
+            self._cache.clear()
         self._policy_version = policy_version
 
     def generate(

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from farflung.api.errors import Refused
+from farflung.api.records import OpenSlots
 from farflung.errors import PeerFault
 from farflung.wire.batch import SlotDrop
 from farflung.wire.canonical import sha256_hex
@@ -334,7 +335,8 @@ async def test_open_slots_are_those_still_to_come(pool: Any) -> None:
     await pool.accepted("w1")
     await pool.leased("w2")
     await pool.submitted("w3")
-    assert await (await pool.trainer()).open_slots() == [1, 2]
+    await pool.judged(await pool.submitted("w4"), RejectReason.SCHEMA)
+    assert await (await pool.trainer()).open_slots() == OpenSlots(slots=(1, 2), next_slot=4)
 
 
 async def test_a_finished_run_tells_everyone_and_ends_long_polls(pool: Any) -> None:

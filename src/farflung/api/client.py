@@ -161,9 +161,9 @@ class CoordinatorClient:
         query = {"after": str(after), "limit": str(min(limit, MAX_OUTCOMES))}
         return list((await self._record(routes.OUTCOMES, Outcomes, query=query, wait_s=wait_s)).items)
 
-    async def open_slots(self) -> list[int]:
-        """Slots that are not yet final, ascending. Asked before `outcomes`, it tells which lower slots to wait for."""
-        return list((await self._record(routes.OPEN_SLOTS, OpenSlots)).slots)
+    async def open_slots(self) -> OpenSlots:
+        """Slots that are not yet final. Asked before `outcomes`, it tells which lower slots to wait for."""
+        return await self._record(routes.OPEN_SLOTS, OpenSlots)
 
     async def put_chunk(self, sha256: str, data: bytes) -> None:
         """Store one chunk of the next version; the coordinator checks the hash."""

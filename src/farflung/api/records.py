@@ -34,8 +34,11 @@ class Outcomes(Record, frozen=True, kw_only=True):
 
 
 class OpenSlots(Record, frozen=True, kw_only=True):
-    """Slots that have not reached a final state, ascending."""
+    """Which slots are still to come, so that nobody waits for one that will not."""
 
     MAX_BYTES: ClassVar[int] = 1 << 20
 
     slots: tuple[int, ...]
+    """Those that have not reached a final state, ascending."""
+    next_slot: int
+    """The first that was not leased yet; every one below it that is not in `slots` has ended."""

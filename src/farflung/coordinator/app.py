@@ -7,7 +7,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from farflung.api import routes
 from farflung.api.errors import RefusalReason, Refused
-from farflung.api.records import MAX_ASSIGNMENTS, MAX_OUTCOMES, Assignments, OpenSlots, Outcomes
+from farflung.api.records import MAX_ASSIGNMENTS, MAX_OUTCOMES, Assignments, Outcomes
 from farflung.api.routes import Route
 from farflung.coordinator import exchange
 from farflung.coordinator.core import Core
@@ -197,7 +197,7 @@ class _Trainers:
         return exchange.record_answer(Outcomes(items=items))
 
     async def open_slots(self, _request: web.Request) -> web.StreamResponse:
-        return exchange.record_answer(OpenSlots(slots=await self._desk.open_slots()))
+        return exchange.record_answer(await self._desk.open_slots())
 
     async def put_chunk(self, request: web.Request) -> web.StreamResponse:
         exchange.required_caller(request, routes.PUT_CHUNK)

@@ -3,6 +3,7 @@
 import asyncio
 
 from farflung.api.errors import RefusalReason, Refused
+from farflung.api.records import OpenSlots
 from farflung.coordinator.core import Core
 from farflung.coordinator.journal import Published
 from farflung.coordinator.signals import Topic
@@ -65,10 +66,11 @@ class PublishingDesk:
         found = await self._core.poll(Topic.OUTCOMES, lambda: self._core.table.outcomes(after, limit) or None, wait_s)
         return tuple(found or ())
 
-    async def open_slots(self) -> tuple[int, ...]:
-        slots = tuple(self._core.table.open_slots())
+    async def open_slots(self) -> OpenSlots:
+        table = self._core.table
+        found = OpenSlots(slots=tuple(table.open_slots()), next_slot=table.next_slot)
         await self._core.committed()
-        return slots
+        return found
 
     def _is_known(self, publication: Publication) -> bool:
         """Whether exactly this was published before; of older versions only the manifest is remembered."""

@@ -37,7 +37,7 @@ class Feed:
 
     async def catch_up(self) -> None:
         """Close slots that ended before this trainer started and are not in the feed any more."""
-        still_open = set(await self._patience(self._client.open_slots))
+        still_open = set((await self._patience(self._client.open_slots)).slots)
         outcomes = await self._patience(lambda: self._client.outcomes(after=self._cursor))
         in_feed = {outcome.slot for outcome in outcomes}
         highest = max(still_open | in_feed, default=-1)

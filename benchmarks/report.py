@@ -30,10 +30,14 @@ def report(entries: Iterable[dict[str, Any]]) -> str:
 
 
 def _row(entry: dict[str, Any], letter: str) -> str:
-    peer = "-" if entry["peer"] is None else f"{entry['peer']:,g} ({entry['peer_version']})"
+    peer = "-" if entry["peer"] is None else f"{_number(entry['peer'])} ({entry['peer_version']})"
     ratio = "-" if entry["ratio"] is None else f"{entry['ratio']:.2f}"
-    cells = (entry["name"], f"{entry['ours']:,g}", peer, ratio, entry["unit"], entry["date"], letter)
+    cells = (entry["name"], _number(entry["ours"]), peer, ratio, entry["unit"], entry["date"], letter)
     return f"| {' | '.join(cells)} |\n"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _details(entry: dict[str, Any]) -> str:

@@ -1,12 +1,11 @@
-"""From a batch of groups to training samples: drop what cannot teach, compute advantages here and nowhere else."""
+"""From a batch of groups to training samples: drop what cannot teach, and name what was learned from."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from farflung.rl.advantage import Normalize, group_advantages
+from farflung.rl.advantage import Normalize
+from farflung.rl.samples import training_samples
 from farflung.rl.signal import JudgedOn, why_no_learning
 from farflung.rl.types import Batch, RolloutGroup, TrainingSample
 from farflung.wire.batch import BatchItem
@@ -26,24 +25,22 @@ class TrainingSet:
 
 def training_set(batch: Batch, *, normalize: Normalize, judged_on: JudgedOn) -> TrainingSet:
     """Samples of every group with signal, in slot and group order."""
-    samples: list[TrainingSample] = []
-    trained: dict[int, list[int]] = {slot: [] for slot in batch.slots}
+    learnable: list[RolloutGroup] = []
     dropped: Counter[str] = Counter()
     for group in batch.groups:
         reason = why_no_learning(group, judged_on=judged_on)
-        if reason is not None:
+        if reason is None:
+            learnable.append(group)
+        else:
             dropped[reason.value] += 1
-            continue
-        trained[group.slot].append(group.group)
-        samples += _group_samples(group, normalize)
     return TrainingSet(
-        samples=tuple(samples),
-        trained_groups={slot: tuple(groups) for slot, groups in trained.items()},
+        samples=tuple(training_samples(learnable, normalize=normalize)),
+        trained_groups={slot: tuple(group.group for group in learnable if group.slot == slot) for slot in batch.slots},
         dropped_groups=dropped,
     )
 
 
-def batch_items(batch: Batch, training: TrainingSet, submissions: dict[int, Submission]) -> tuple[BatchItem, ...]:
+def batch_items(batch: Batch, training: TrainingSet, submissions: Mapping[int, Submission]) -> tuple[BatchItem, ...]:
     """The batch record's entries: which submission gave which groups."""
     return tuple(
         BatchItem(
@@ -62,25 +59,3 @@ def group_rewards(groups: Sequence[RolloutGroup]) -> tuple[list[float], list[flo
     rewards = [reward for group in groups for reward in group.rewards if reward is not None]
     correct = [value for group in groups for value in group.correct if value is not None]
     return rewards, correct
-
-
-def _group_samples(group: RolloutGroup, normalize: Normalize) -> list[TrainingSample]:
-    advantages_G = group_advantages(group.rewards, normalize=normalize)
-    samples = []
-    for rollout, reward, advantage in zip(group.rollouts, group.rewards, advantages_G, strict=True):
-        if reward is None:
-            continue
-        samples.append(
-            TrainingSample(
-                tokens=np.concatenate([rollout.prompt_tokens, rollout.completion_tokens]),
-                num_prompt_tokens=len(rollout.prompt_tokens),
-                behaviour_logprobs=rollout.logprobs,
-                advantage=float(advantage),
-                loss_mask=np.ones(len(rollout.completion_tokens), dtype=np.bool_),
-                policy_version=rollout.policy_version,
-                slot=group.slot,
-                group=group.group,
-                sample=rollout.sample,
-            )
-        )
-    return samples

@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Callable, Sequence
 
-from benchmarks import draws, engine, report
+from benchmarks import demo, draws, engine, report
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "draws": draws.run,
     "engine": engine.run,
+    "demo": demo.run,
 }
 """Each measures, prints what it does and calls `record` for every figure."""
 

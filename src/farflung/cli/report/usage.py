@@ -35,7 +35,7 @@ class UsageLog:
     def __post_init__(self) -> None:
         self._started_s = self.now()
 
-    def add(self, status: PoolStatus, now_s: float, *, at_once: bool = False) -> None:
+    def add(self, status: PoolStatus, now_s: float, at_once: bool = False) -> None:
         """Book a status; between two rows at least `EVERY_S` pass, unless `at_once`."""
         if now_s < self._next_s and not at_once:
             return

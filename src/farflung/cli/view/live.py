@@ -81,7 +81,7 @@ class Watch:
         url: of the coordinator.
         metrics_path: the trainer's metrics.jsonl.
         state: what is folded into; only this thread touches it once `start` was called, except for notes.
-        account: takes each status with the monotonic time at which it came.
+        account: takes each status with the monotonic time at which it came, and whether it was asked for by `look`.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Watch:
         state: RunState,
         display: Display,
         *,
-        account: Callable[[PoolStatus, float], None],
+        account: Callable[[PoolStatus, float, bool], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url = url
@@ -134,14 +134,14 @@ class Watch:
             while not self._is_closing:
                 was_asked = self._wake.is_set()
                 self._wake.clear()
-                await self._look_once(client)
+                await self._look_once(client, was_asked)
                 if was_asked:
                     self._answered.set()
                 await asyncio.to_thread(self._wake.wait, POLL_S)
         self._state.add_rows(self._tail.poll())
         self._display.show(self._state.figures(self._now()))
 
-    async def _look_once(self, client: CoordinatorClient) -> None:
+    async def _look_once(self, client: CoordinatorClient, was_asked: bool) -> None:
         status = None
         with contextlib.suppress(Transient, Refused, PeerFault):
             status = await client.status()
@@ -149,5 +149,5 @@ class Watch:
         self._state.add_status(status, now_s)
         self._state.add_rows(self._tail.poll())
         if status is not None:
-            self._account(status, now_s)
+            self._account(status, now_s, was_asked)
         self._display.show(self._state.figures(now_s))

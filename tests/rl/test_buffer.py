@@ -100,6 +100,17 @@ def test_a_closed_slot_is_not_waited_for() -> None:
     assert take_slots(buffer) == (1, 2)
 
 
+def test_a_slot_that_is_given_up_is_not_waited_for_and_reported_with_the_next_batch() -> None:
+    buffer = a_buffer([1, 2])
+    assert buffer.give_up(0, "unreadable")
+    assert not buffer.give_up(0, "unreadable")
+    batch = buffer.take(0)
+    assert batch is not None
+    assert batch.slots == (1, 2)
+    assert [(drop.slot, drop.reason) for drop in batch.drops] == [(0, "unreadable")]
+    assert (buffer.metrics()["buffer/admitted"], buffer.metrics()["buffer/dropped/unreadable"]) == (3, 1)
+
+
 def test_without_a_window_every_slot_is_waited_for() -> None:
     buffer = a_buffer([0, *range(2, 30)], replace(IN_ORDER, max_slots=4))
     assert buffer.take(0) is None

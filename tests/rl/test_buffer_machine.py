@@ -60,6 +60,7 @@ class BufferMachine(RuleBasedStateMachine):
         self.state: list[State] = []
         self.sampled_with: list[int] = []
         self.num_groups: list[int] = []
+        self.given_up: set[int] = set()
         self.out: dict[int, Batch] = {}
         self.reported: list[int] = []
         """Slots whose drop stands in a released batch."""
@@ -73,7 +74,7 @@ class BufferMachine(RuleBasedStateMachine):
         admitted = self.slots(State.WAITING, State.TAKEN, State.TRAINED, State.DROPPED)
         return all(
             self.params.window_slots is not None
-            and sum(other > missing for other in admitted) >= self.params.window_slots
+            and sum(other > missing for other in admitted if other not in self.given_up) >= self.params.window_slots
             for missing in self.slots(State.OUT)
             if missing < slot
         )
@@ -118,12 +119,22 @@ class BufferMachine(RuleBasedStateMachine):
         assert self.buffer.close(slot, "rejected")
         self.state[slot] = State.CLOSED
 
+    @precondition(lambda self: self.slots(State.OUT))
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        slot = data.draw(st.sampled_from(self.slots(State.OUT)))
+        assert self.buffer.give_up(slot, "unreadable")
+        self.state[slot] = State.DROPPED
+        self.given_up.add(slot)
+
     @precondition(lambda self: len(self.slots(State.OUT)) < len(self.state))
-    @rule(data=st.data(), is_close=st.booleans())
-    def repeat(self, data: st.DataObject, is_close: bool) -> None:
+    @rule(data=st.data(), event=st.sampled_from(["admit", "close", "give_up"]))
+    def repeat(self, data: st.DataObject, event: str) -> None:
         slot = data.draw(st.sampled_from([slot for slot, state in enumerate(self.state) if state is not State.OUT]))
-        if is_close:
+        if event == "close":
             assert not self.buffer.close(slot, "rejected")
+        elif event == "give_up":
+            assert not self.buffer.give_up(slot, "unreadable")
         else:
             assert self.offer(slot) is Admission.DUPLICATE
 

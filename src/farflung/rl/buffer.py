@@ -5,11 +5,12 @@ Every slot goes through this table once; its final states are told apart in `met
     slot is      event                               becomes            occupies a place
     unseen       admit                               waiting            yes
     unseen       close(reason)                       closed(reason)     no, final
+    unseen       give_up(reason)                     dropped(reason)    no, final
     waiting      take: in turn and fresh             taken              yes
     waiting      take: older than max_staleness      dropped(stale)     no, final
     taken        release: its version is published   trained            no, final
     taken        discard(reason): step rolled back   dropped(reason)    no, final
-    otherwise    admit, close                        unchanged, counted as a duplicate
+    otherwise    admit, close, give_up               unchanged, counted as a duplicate
 
     admitted = waiting + taken + trained + dropped
 
@@ -181,6 +182,16 @@ class ExperienceBuffer:
             return False
         self._order.close(slot)
         self._counts[f"closed/{reason}"] += 1
+        return True
+
+    def give_up(self, slot: int, reason: str) -> bool:
+        """An accepted slot that cannot be used, admitted and dropped at once. False = seen before."""
+        if slot in self._order:
+            self._counts["duplicates"] += 1
+            return False
+        self._order.close(slot)  # like rejected work, it does not move the window
+        self._counts["admitted"] += 1
+        self._drop(slot, reason)
         return True
 
     # -- out: the trainer's side ------------------------------------------------------------------------------------

@@ -38,6 +38,12 @@ class Inbox:
             self._changed.notify_all()
             return self.buffer.close(slot, reason)
 
+    async def give_up(self, slot: int, reason: str) -> bool:
+        """An accepted slot cannot be used; False = seen before."""
+        async with self._changed:
+            self._changed.notify_all()
+            return self.buffer.give_up(slot, reason)
+
     async def take(self, current_version: int) -> Batch | None:
         """Wait for the next batch; None after `stop`."""
         async with self._changed:

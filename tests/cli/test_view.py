@@ -125,9 +125,10 @@ def test_a_version_that_was_logged_twice_counts_once_and_the_last_counts() -> No
     assert state.figures(0.0).reward == ((1.0, 0.1), (2.0, 0.4))
 
 
-def test_drops_that_only_the_pool_has_seen_are_kept_beside_the_trainers() -> None:
-    rows = [{"drops": {"no_signal": 3}}, {"drops": {"no_signal": 5, "stale": 0}}, {}]
-    assert merged_drops({"expired": 9, "no_signal": 1, "groups_without_gradient": 5}, rows) == {
+def test_drops_are_told_by_whoever_has_seen_more_of_them() -> None:
+    rows = [{"drops": {"no_signal": 3}}, {"drops": {"no_signal": 5, "stale": 16, "canary": 0}}, {}]
+    assert merged_drops({"expired": 9, "stale": 32, "no_signal": 1, "groups_without_gradient": 5}, rows) == {
+        "stale": 32,
         "expired": 9,
         "no_signal": 5,
     }

@@ -85,7 +85,7 @@ async def test_a_slot_out_of_attempts_ends_and_makes_room(start: Any, build: Any
         (outcome,) = await (await pool.trainer()).outcomes()
         assert (outcome.slot, outcome.state) == (0, SlotState.EXPIRED)
         status = await (await pool.trainer()).status()
-        assert status.drops == {"lease_expired": 1}
+        assert status.drops == {"lease_expired": 2}
         assert status.outstanding_groups == 0
 
 
@@ -151,7 +151,7 @@ async def test_a_submission_that_nobody_can_judge_is_set_aside_neither_accepted_
             await (await pool.validator(validator)).judge(unjudged)
         (outcome,) = await (await pool.trainer()).outcomes(wait_s=10)
         assert (outcome.state, outcome.verdict) == (SlotState.EXPIRED, None)
-        assert (await (await pool.trainer()).status()).drops == {"validator_fault": 1}
+        assert (await (await pool.trainer()).status()).drops == {"validator_fault": 2}
 
 
 async def test_a_failed_validator_gets_the_submission_again_only_if_it_is_alone(pool: Any, build: Any) -> None:

@@ -314,7 +314,7 @@ async def test_drops_are_counted_by_reason(pool: Any) -> None:
     await pool.judged(await pool.submitted("w2"), RejectReason.PROMPT)
     await pool.publish(drops=[SlotDrop(slot=0, reason="no_signal")])
     status = await (await pool.trainer()).status()
-    assert status.drops == {"no_signal": 1, "prompt": 1}
+    assert status.drops == {"no_signal": 2, "prompt": 2}
     assert status.outstanding_groups == 0
 
 

@@ -190,7 +190,7 @@ def test_a_rejected_submission_ends_with_its_reason_and_frees_its_room(driver: D
     made = driver.submit(driver.grant("a", 0))
     assert driver.judge(made, Outcome.REJECTED, RejectReason.SCHEMA) == [CapacityFreed(), OutcomeReady()]
     assert driver.state(0) is SlotState.REJECTED
-    assert driver.ledger.tally.drops == {"schema": 1}
+    assert driver.ledger.tally.drops == {"schema": 2}
     assert driver.ledger.tally.final == {"rejected": 1}
     assert driver.ledger.tally.tokens_accepted == 0
 
@@ -226,7 +226,7 @@ def test_accepted_slots_hold_their_room_until_a_batch_takes_or_drops_them(driver
     assert not driver.ledger.table.has_capacity
     driver.apply(events.BatchRecorded(batch=batch(1, made[:1], {3: "too_few_left"})))
     assert driver.ledger.table.outstanding_groups == 4
-    assert driver.ledger.tally.drops["too_few_left"] == 1
+    assert driver.ledger.tally.drops["too_few_left"] == 2
 
 
 def test_a_forfeited_slot_goes_to_another_node_with_the_next_attempt_and_other_draws(driver: Driver) -> None:
@@ -276,7 +276,7 @@ def test_a_submission_that_waited_too_long_for_a_verdict_expires(driver: Driver)
     driver.publish(1)
     assert driver.state(0) is SlotState.SUBMITTED
     driver.publish(2)
-    assert driver.ledger.tally.drops == {"version_window": 1}
+    assert driver.ledger.tally.drops == {"version_window": 2}
     with pytest.raises(IllegalEvent):
         driver.judge(made, Outcome.ACCEPTED)
 
@@ -295,7 +295,7 @@ def test_an_accepted_slot_that_no_batch_took_in_time_is_dropped_as_stale(driver:
     made = driver.accepted("a", 0)
     driver.publish(1)
     driver.publish(2)
-    assert driver.ledger.tally.drops == {"stale": 1}
+    assert driver.ledger.tally.drops == {"stale": 2}
     assert driver.ledger.table.outstanding_groups == 0
     assert batch_problem(driver.ledger.table, batch(3, [made])) is not None
     assert batch_problem(driver.ledger.table, batch(3, [], {0: "stale"})) is None
@@ -316,7 +316,7 @@ def test_a_validators_fault_never_accepts_or_rejects_and_is_set_aside_after_enou
     (closing,) = due(2)
     driver.apply(closing)
     assert driver.state(0) is SlotState.EXPIRED
-    assert driver.ledger.tally.drops == {"validator_fault": 1}
+    assert driver.ledger.tally.drops == {"validator_fault": 2}
 
 
 def test_versions_are_consecutive(driver: Driver) -> None:
@@ -519,7 +519,7 @@ def test_ended_slots_are_bounded_while_no_version_comes() -> None:
 def test_drop_reasons_beyond_the_bound_count_as_other(driver: Driver) -> None:
     tally = driver.ledger.tally
     for number in range(70):
-        tally = tally.with_drop(f"reason-{number}")
+        tally = tally.with_drop(f"reason-{number}", 1)
     assert len(tally.drops) == 65
     assert tally.drops["other"] == 6
 

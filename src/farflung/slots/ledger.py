@@ -119,9 +119,10 @@ class Ledger:
 
     def _count(self, before: Slot | None, after: Slot) -> None:
         """Enter what happened to one slot into the tally."""
+        num_groups = self.rules.groups_per_slot
         if before is not None and before.is_final:
             if after.reason:  # an accepted slot that was spent: consumed without a reason, dropped with one
-                self.tally = self.tally.with_drop(after.reason)
+                self.tally = self.tally.with_drop(after.reason, num_groups)
             return
         if after.submission is not None and (before is None or before.submission is None):
             self.tally = self.tally.with_tokens(submitted=after.submission.num_tokens)
@@ -129,7 +130,7 @@ class Ledger:
             return
         self.tally = self.tally.with_final(after.state)
         if after.state is not SlotState.ACCEPTED:
-            self.tally = self.tally.with_drop(after.reason)
+            self.tally = self.tally.with_drop(after.reason, num_groups)
         elif after.submission is not None:
             self.tally = self.tally.with_tokens(accepted=after.submission.num_tokens)
 

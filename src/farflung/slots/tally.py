@@ -19,7 +19,7 @@ class Tally(Record, frozen=True, kw_only=True):
     final: dict[str, int] = {}
     """Final `SlotState` -> slots."""
     drops: dict[str, int] = {}
-    """Reason -> slots, or groups for `groups_without_gradient`, that were not trained on."""
+    """Reason -> groups that were not trained on."""
     tokens_submitted: int = 0
     """Completion tokens, as claimed by submissions."""
     tokens_accepted: int = 0
@@ -27,11 +27,11 @@ class Tally(Record, frozen=True, kw_only=True):
     def with_final(self, state: str) -> "Tally":
         return replace(self, final=_plus(self.final, state, 1))
 
-    def with_drop(self, reason: str, count: int = 1) -> "Tally":
-        if count == 0:
+    def with_drop(self, reason: str, num_groups: int) -> "Tally":
+        if num_groups == 0:
             return self
         known = reason in self.drops or len(self.drops) < MAX_REASONS
-        return replace(self, drops=_plus(self.drops, reason if known else OTHER, count))
+        return replace(self, drops=_plus(self.drops, reason if known else OTHER, num_groups))
 
     def with_tokens(self, *, submitted: int = 0, accepted: int = 0) -> "Tally":
         return replace(

@@ -61,7 +61,7 @@ class PoolStatus(Record, frozen=True, kw_only=True):
     slots: dict[str, int]
     """`SlotState` -> number of slots since the run began."""
     drops: dict[str, int]
-    """Reason -> number of slots, submissions or groups that were not trained on."""
+    """Reason -> number of groups that were not trained on."""
     tokens_generated: int
     tokens_accepted: int
     outstanding_groups: int

@@ -39,7 +39,7 @@ class Summary:
     tokens_trained: int
     """Completion tokens that carried a gradient."""
     drops: dict[str, int]
-    """Reason -> groups that were not trained on; slots, for reasons that only the coordinator has seen."""
+    """Reason -> groups that were not trained on."""
     seed: int
     config_digest: str
     """Hex digest of the resolved configuration."""

@@ -164,15 +164,15 @@ _ROLE_ORDER = {"coordinator": 0, "trainer": 1, "worker": 2, "validator": 3}
 
 
 def merged_drops(pool: Mapping[str, int], rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """The trainer's newest totals, and those reasons that only the pool has seen, most frequent first.
+    """Reason -> groups by whoever has seen more: the pool of how slots ended, the trainer of what it left out itself.
 
-    What the pool sums up as `WITHOUT_GRADIENT` the trainer tells apart.
+    What the pool sums up as `WITHOUT_GRADIENT` the trainer tells apart. Most frequent first.
     """
     trainer: Mapping[str, int] = {}
     for row in rows:
         trainer = row.get("drops") or trainer
-    known = {reason: number for reason, number in pool.items() if not (trainer and reason == WITHOUT_GRADIENT)}
-    merged = {**known, **trainer}
+    reasons = (pool.keys() | trainer.keys()) - ({WITHOUT_GRADIENT} if trainer else set())
+    merged = {reason: max(pool.get(reason, 0), trainer.get(reason, 0)) for reason in reasons}
     return dict(sorted(((r, n) for r, n in merged.items() if n), key=lambda item: (-item[1], item[0])))
 
 

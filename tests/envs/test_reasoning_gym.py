@@ -179,6 +179,20 @@ def test_blank_references_are_never_asked(fake: Install) -> None:
         fake(exact, answer=" ")
 
 
+@pytest.mark.parametrize("answer", ["café", "1\t2"])
+def test_what_a_character_model_cannot_spell_is_never_asked(fake: Install, answer: str) -> None:
+    assert fake(exact, answer=answer).alphabet() is None
+    with pytest.raises(UserError, match="none of 256 candidates"):
+        fake(exact, answer=answer, characters="ascii")
+
+
+@pytest.mark.parametrize("answer_format", ["tags", "boxed", "plain"])
+def test_the_alphabet_of_ascii_tasks_spells_prompts_and_demonstrations(fake: Install, answer_format: str) -> None:
+    env = fake(exact, answer="1\n~2", characters="ascii", answer_format=answer_format)
+    task = env.task("train", 0)
+    assert {*task.messages[0].content, *(env.demonstration(task, 0) or "")} <= set(env.alphabet() or "")
+
+
 def test_a_quarter_of_the_questions_is_held_out() -> None:
     num_heldout = sum(split_of(f"question {number}") == "heldout" for number in range(4000))
     assert 863 < num_heldout < 1137  # five standard deviations

@@ -36,6 +36,12 @@ def test_the_order_and_number_of_characters_do_not_change_the_tokenizer() -> Non
     assert character_tokenizer("abc").digest != character_tokenizer("abd").digest
 
 
+@pytest.mark.parametrize(("num_characters", "vocab_size"), [(61, 64), (62, 128), (125, 128)])
+def test_the_vocabulary_grows_in_steps_of_64_ids(num_characters: int, vocab_size: int) -> None:
+    alphabet = "".join(chr(ord("0") + index) for index in range(num_characters))
+    assert character_tokenizer(alphabet).vocab_size == vocab_size
+
+
 def test_the_prompt_is_what_the_messages_say() -> None:
     tokenizer = character_tokenizer("ab \n")
     messages = [{"role": "system", "content": " a\n"}, {"role": "user", "content": "b "}]

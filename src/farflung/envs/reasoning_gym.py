@@ -7,6 +7,9 @@ have seeds of their own per split and attempt. Within a split a question may com
 
 **Prompt.** The question, then how to mark the answer: `<answer>x</answer>`, `\boxed{x}`, or nothing but the answer.
 
+**Characters.** With `characters = "ascii"` a candidate with any other character than printable ASCII and newline is
+passed over, so that a character model made here can spell every task; by default the vocabulary is open.
+
 **Grade.** The answer is taken from the text after the thinking part and scored by the data set's own scorer; `correct`
 is a score of 1. The reward is `correct`, or with `partial` the score itself: many scorers pay a little for any text and
 a share for a right answer hidden in a longer one. No answer, or one longer than `MAX_ANSWER_CHARS`, is 0. If the scorer
@@ -53,6 +56,9 @@ INSTRUCTIONS = {
     "plain": "Reply with the final answer and nothing else.",
 }
 
+ASCII = "\n" + "".join(map(chr, range(ord(" "), ord("~") + 1)))
+"""What questions, instructions and references are made of with `characters = "ascii"`."""
+
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, AssertionError)
 """What a scorer raises on text that it cannot read. Anything else (memory, files, imports) is our own trouble."""
 
@@ -67,6 +73,8 @@ class ReasoningGymConfig(Config):
     """How the completion marks its answer; the prompt says so."""
     partial: bool = False
     """Reward the data set's own score instead of 0 or 1."""
+    characters: Literal["any", "ascii"] = "any"
+    """"ascii" leaves out tasks with other characters, so that a tiny character model can spell the rest."""
 
 
 class ReasoningGym:
@@ -120,8 +128,8 @@ class ReasoningGym:
             case "plain":
                 return task.answer
 
-    def alphabet(self) -> None:
-        return None
+    def alphabet(self) -> str | None:
+        return ASCII if self.config.characters == "ascii" else None
 
     def _extract(self, completion: str) -> str | None:
         spoken = after_thinking(completion)
@@ -150,9 +158,15 @@ class ReasoningGym:
         check_index(split, index, self.num_tasks if split == "train" else self.num_heldout_tasks)
         for attempt in range(MAX_ATTEMPTS):
             entry: dict[str, Any] = self._stream(split, attempt)[index]
-            if split_of(entry["question"]) == split and _reference(entry) != "":
+            if split_of(entry["question"]) == split and self._can_be_asked(entry):
                 return entry
         raise OurFault(f"{self.name}: none of {MAX_ATTEMPTS} candidates for task {index} belongs to the {split} split")
+
+    def _can_be_asked(self, entry: Mapping[str, Any]) -> bool:
+        reference = _reference(entry)
+        if reference == "":
+            return False
+        return self.config.characters == "any" or set(entry["question"] + (reference or "")) <= set(ASCII)
 
     def _open_stream(self, split: Split, attempt: int) -> Any:
         """A data set whose element i is candidate (i, attempt)."""

@@ -15,11 +15,18 @@ SPECIAL_TOKENS = (PAD, EOS, UNKNOWN)
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 """The prompt is what the messages say; the completion starts right after."""
 
+NUM_IDS_STEP = 64
+"""Most alphabets fit into 64 ids; all of ASCII needs 128."""
 
-def character_tokenizer(alphabet: str, num_ids: int = 64) -> Tokenizer:
+
+def character_tokenizer(alphabet: str, num_ids: int | None = None) -> Tokenizer:
     """One id for each different character of `alphabet`, after pad, eos and unknown.
 
     Ids up to `num_ids` that are left over are reserved fillers, so that models of different alphabets have one shape.
+
+    Args:
+        alphabet: in any order, repeats count once.
+        num_ids: size of the vocabulary; None = the smallest multiple of `NUM_IDS_STEP` that suffices.
 
     Raises:
         UserError: the alphabet is empty, does not fit, or contains `BRACKETS`.
@@ -28,6 +35,8 @@ def character_tokenizer(alphabet: str, num_ids: int = 64) -> Tokenizer:
     num_used = len(SPECIAL_TOKENS) + len(characters)
     if not characters:
         raise UserError("the alphabet is empty: a character tokenizer needs at least one character")
+    if num_ids is None:
+        num_ids = -(-num_used // NUM_IDS_STEP) * NUM_IDS_STEP
     if num_used > num_ids:
         raise UserError(
             f"the alphabet has {len(characters)} characters, {num_used} ids with the special tokens, "

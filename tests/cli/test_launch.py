@@ -64,7 +64,7 @@ def test_the_same_run_goes_on_and_another_one_is_refused(stand_in: Stand, capsys
     assert main.main(["run", "runs/demo/config.toml"]) == 0
     capsys.readouterr()
     assert main.main(["run", "demo", "--trainer.lr", "0.5"]) == 2
-    assert "  - trainer.lr: 0.0003 there, 0.5 now\n" in capsys.readouterr().err
+    assert "  - trainer.lr: 0.0005 there, 0.5 now\n" in capsys.readouterr().err
     assert main.main(["run", "demo", "--trainer.lr", "0.5", "--run.name", "other"]) == 0
 
 

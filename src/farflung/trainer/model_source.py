@@ -45,10 +45,7 @@ def describe(source: ModelSourceConfig, environment: Environment) -> ModelDescri
         UserError: the folder is not a model, or a tiny model cannot spell the environment's tasks.
     """
     if source.path != TINY:
-        folder = Path(source.path)
-        return ModelDescription(
-            config=load_config(folder), tokenizer=Tokenizer.from_files(load_tokenizer_files(folder))
-        )
+        return _describe_folder(source.path)
     alphabet = environment.alphabet()
     if alphabet is None:
         raise UserError(
@@ -64,3 +61,13 @@ def describe(source: ModelSourceConfig, environment: Environment) -> ModelDescri
         intermediate_size=source.intermediate_size,
     )
     return ModelDescription(config=config, tokenizer=tokenizer)
+
+
+def _describe_folder(path: str) -> ModelDescription:
+    folder = Path(path)
+    try:
+        return ModelDescription(
+            config=load_config(folder), tokenizer=Tokenizer.from_files(load_tokenizer_files(folder))
+        )
+    except UserError as error:
+        raise UserError(f'trainer.model.path is "{path}": {error}, or "{TINY}" for a small model made here') from error

@@ -94,7 +94,7 @@ def test_the_longest_sequence_must_fit_a_micro_batch() -> None:
     )
 
 
-@pytest.mark.parametrize("role", ["worker", "validator"])
+@pytest.mark.parametrize("role", ["trainer", "worker", "validator"])
 def test_signs_of_life_must_come_twice_in_the_time_of_silence(role: str) -> None:
     assert complaint(f"--{role}.heartbeat_s=11").startswith(
         f"{role}.heartbeat_s is 11 but coordinator.silent_after_s is 20"

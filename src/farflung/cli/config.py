@@ -21,7 +21,9 @@ FREE_TO_CHANGE = (
     "trainer.checkpoint.",
     "trainer.max_versions",
     "trainer.num_samples_logged",
-    "trainer.start_timeout_s",
+    "trainer.heartbeat_s",
+    "trainer.poll_s",
+    "trainer.unreachable_s",
     "validator.",
     "worker.",
 )
@@ -78,7 +80,8 @@ class RunConfig(Config):
     @model_validator(mode="after")
     def _signs_of_life_are_frequent_enough(self) -> "RunConfig":
         silent_after_s = self.coordinator.silent_after_s
-        for role, heartbeat_s in (("worker", self.worker.heartbeat_s), ("validator", self.validator.heartbeat_s)):
+        for role, settings in (("trainer", self.trainer), ("worker", self.worker), ("validator", self.validator)):
+            heartbeat_s = settings.heartbeat_s
             if 2 * heartbeat_s > silent_after_s:
                 raise ValueError(
                     f"{role}.heartbeat_s is {heartbeat_s:g} but coordinator.silent_after_s is {silent_after_s:g}: a "

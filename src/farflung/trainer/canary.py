@@ -1,9 +1,5 @@
 """Held-out evaluation of the trainer's own weights before they are published."""
 
-import json
-import logging
-from pathlib import Path
-
 from farflung.engine.base import SamplingParams
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
@@ -15,13 +11,11 @@ from farflung.trainer.config import EvaluationConfig
 from farflung.trainer.policy import Policy
 from farflung.wire.pool import PoolSpec
 
-logger = logging.getLogger(__name__)
-
 MAX_BATCH_ROWS = 256
 
 
 class Canary:
-    """An engine of the trainer's own that samples held-out tasks."""
+    """An engine of the trainer's own that samples held-out tasks, and the accuracies that it has seen."""
 
     def __init__(
         self,
@@ -32,6 +26,10 @@ class Canary:
         pool: PoolSpec,
         reserved: tuple[int, ...],
     ) -> None:
+        self.initial_accuracy = 0.0
+        """Of version 0."""
+        self.best_accuracy = 0.0
+        """Of any published version."""
         self._config = config
         self._environment = environment
         self._tokenizer = tokenizer
@@ -54,27 +52,13 @@ class Canary:
             self._engine, self._environment, self._tokenizer, self._params, num_tasks=self._config.num_tasks
         )
 
-    def is_collapse(self, evaluation: Evaluation, best_accuracy: float) -> bool:
-        """Too far below the best to be published."""
-        return evaluation.accuracy < best_accuracy - self._config.max_accuracy_drop
+    def is_collapse(self, evaluation: Evaluation) -> bool:
+        """Too far below the best to be published; an evaluation without a single grade says nothing."""
+        is_graded = evaluation.num_ungraded < evaluation.num_tasks
+        return is_graded and evaluation.accuracy < self.best_accuracy - self._config.max_accuracy_drop
 
-
-def append_samples(path: Path, evaluation: Evaluation, policy_version: int, count: int) -> None:
-    """Append the first completions of an evaluation to `samples.jsonl`; a full disk costs the samples only."""
-    rows = [
-        {
-            "version": policy_version,
-            "task_id": rollout.task.task_id,
-            "prompt": "".join(message.content for message in rollout.task.messages),
-            "completion": rollout.completion,
-            "reward": rollout.grade.reward,
-            "correct": rollout.grade.correct,
-            "target_length": rollout.task.target_length,
-        }
-        for rollout in evaluation.rollouts[:count]
-    ]
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-    except OSError as error:
-        logger.warning("samples are lost: %s: %s", path, error)
+    def accept(self, evaluation: Evaluation) -> bool:
+        """The policy is going to be published; says whether it is the best so far."""
+        is_best = evaluation.accuracy >= self.best_accuracy
+        self.best_accuracy = max(self.best_accuracy, evaluation.accuracy)
+        return is_best

@@ -8,11 +8,10 @@ folder without the `.tmp` ending is whole or damaged, never half written; a dama
 before. An older one goes only after the new one is in place.
 """
 
-import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +35,16 @@ MASTERS = "masters.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 PROGRESS = "progress.json"
 PUBLICATION = "publication.json"
+FILES = (MASTERS, OPTIMIZER, PROGRESS, PUBLICATION)
+BEST = "best"
+"""Holds the name of the best checkpoint's folder."""
+
+
+class FileEntry(Record, frozen=True, kw_only=True):
+    """What `complete.json` says of a file."""
+
+    num_bytes: int
+    sha256: str
 
 
 class Progress(Record, frozen=True, kw_only=True):
@@ -50,8 +59,7 @@ class Progress(Record, frozen=True, kw_only=True):
     best_accuracy: float
     tokens_trained: int
     dropped_groups: dict[str, int]
-    closed_groups: dict[str, int]
-    discarded_groups: dict[str, int]
+    """Reason -> groups of trained slots that carried no gradient."""
     buffer: dict[str, object]
     """`rl.buffer.BufferSnapshot`."""
 
@@ -77,8 +85,11 @@ class Checkpoints:
         self._folder = folder
         self._keep = keep
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: Checkpoint, *, is_best: bool = False) -> None:
         """Durable when this returns.
+
+        Args:
+            is_best: keep this one, instead of the best one before, until there is a better one.
 
         Raises:
             OurFault: the disk refuses; older checkpoints are untouched.
@@ -89,11 +100,13 @@ class Checkpoints:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
             files = _files(checkpoint)
-            listing = {name: {"num_bytes": len(data), "sha256": sha256_hex(data)} for name, data in files.items()}
-            _write_all_synced(temporary, {**files, COMPLETE: json.dumps(listing, indent=1).encode()})
+            listing = {name: FileEntry(num_bytes=len(data), sha256=sha256_hex(data)) for name, data in files.items()}
+            _write_all_synced(temporary, {**files, COMPLETE: msgspec.json.encode(listing)})
             _sync_folder(temporary)
             shutil.rmtree(target, ignore_errors=True)
             temporary.rename(target)
+            if is_best:
+                self._mark_best(target.name)
             _sync_folder(self._folder)
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -102,47 +115,43 @@ class Checkpoints:
 
     def load_newest(self) -> Checkpoint | None:
         """The newest whole checkpoint, None if there is none; damaged ones are passed over with a warning."""
-        for folder in reversed(self._complete_folders()):
-            try:
-                return _load(folder)
-            except (OSError, ValueError, KeyError, PeerFault) as error:
-                logger.warning("checkpoint %s is damaged and is passed over: %s", folder, error)
-        return None
+        return _first_whole(reversed(self._folders()))
 
-    def load(self, policy_version: int) -> Checkpoint:
-        """One version's checkpoint. Raises `OurFault` when it is not there or damaged."""
-        folder = self._folder / f"v{policy_version:08d}"
-        try:
-            return _load(folder)
-        except (OSError, ValueError, KeyError, PeerFault) as error:
-            raise OurFault(f"checkpoint {folder} cannot be read: {error}") from error
+    def load_best(self) -> Checkpoint | None:
+        """The one saved as the best; the newest whole one if that is damaged."""
+        return _first_whole([*self._best(), *reversed(self._folders())])
 
-    def protect(self, policy_version: int) -> None:
-        """Protect one version (the best so far) instead of the one protected before."""
-        marker = self._folder / "protected"
-        _write_synced(marker.with_suffix(TEMPORARY_SUFFIX), str(policy_version).encode())
+    def _mark_best(self, name: str) -> None:
+        marker = self._folder / BEST
+        _write_synced(marker.with_suffix(TEMPORARY_SUFFIX), name.encode())
         marker.with_suffix(TEMPORARY_SUFFIX).rename(marker)
 
-    def protected(self) -> int | None:
-        """The version given to `protect`."""
+    def _best(self) -> list[Path]:
         try:
-            return int((self._folder / "protected").read_text())
+            name = (self._folder / BEST).read_text()
         except (OSError, ValueError):
-            return None
-
-    def _complete_folders(self) -> list[Path]:
-        """Ascending by version."""
-        if not self._folder.is_dir():
             return []
-        folders = (path for path in self._folder.iterdir() if path.name.startswith("v"))
-        return sorted(path for path in folders if path.suffix != TEMPORARY_SUFFIX and (path / COMPLETE).is_file())
+        return [folder for folder in self._folders() if folder.name == name]
+
+    def _folders(self) -> list[Path]:
+        """Ascending by version; whole or damaged, but not unfinished ones."""
+        return sorted(path for path in self._folder.glob("v*") if path.suffix != TEMPORARY_SUFFIX)
 
     def _collect(self) -> None:
-        protected = self.protected()
-        keep_name = None if protected is None else f"v{protected:08d}"
-        for folder in self._complete_folders()[: -self._keep]:
-            if folder.name != keep_name:
+        """Remove what is older than the ones to keep, and what a killed trainer left unfinished."""
+        kept = {*self._folders()[-self._keep :], *self._best()}
+        for folder in self._folder.glob("v*"):
+            if folder not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _first_whole(folders: Iterable[Path]) -> Checkpoint | None:
+    for folder in folders:
+        try:
+            return _load(folder)
+        except (OSError, ValueError, msgspec.MsgspecError, PeerFault) as error:
+            logger.warning("checkpoint %s is damaged and is passed over: %s", folder, error)
+    return None
 
 
 def _files(checkpoint: Checkpoint) -> dict[str, bytes]:
@@ -155,11 +164,11 @@ def _files(checkpoint: Checkpoint) -> dict[str, bytes]:
 
 
 def _load(folder: Path) -> Checkpoint:
-    listing = json.loads((folder / COMPLETE).read_bytes())
+    listing = msgspec.json.decode((folder / COMPLETE).read_bytes(), type=dict[str, FileEntry])
     files = {}
-    for name, entry in listing.items():
+    for name in FILES:
         data = (folder / name).read_bytes()
-        if (len(data), sha256_hex(data)) != (entry["num_bytes"], entry["sha256"]):
+        if listing.get(name) != FileEntry(num_bytes=len(data), sha256=sha256_hex(data)):
             raise ValueError(f"{name} is not what {COMPLETE} says")
         files[name] = data
     return Checkpoint(

@@ -105,4 +105,6 @@ class TrainerConfig(Config):
     micro_batch_tokens: int = Field(16_384, ge=1, description="Most tokens in one forward pass.")
     chunk_bytes: int = Field(16 << 20, ge=1024, description="Size of the pieces that weights are published in.")
     num_samples_logged: int = Field(8, ge=0, description="Completions written to samples.jsonl per evaluation.")
-    start_timeout_s: float = Field(60.0, gt=0, description="How long to wait for the coordinator at start.")
+    heartbeat_s: float = Field(2.0, gt=0, description="Seconds between signs of life.")
+    poll_s: float = Field(10.0, gt=0, description="How long one request for outcomes may wait at the coordinator.")
+    unreachable_s: float = Field(120.0, gt=0, description="Give up when the coordinator is away for longer.")

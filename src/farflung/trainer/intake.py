@@ -1,9 +1,13 @@
 """From an accepted submission to graded groups: re-hash, read, pair every rollout with the validator's reward.
 
-What the worker claims about rewards is never looked at. Does not know the network.
+What the worker claims about rewards is never looked at. The validator is believed on worth, not on form: nothing that
+could stop the trainer gets past here. Does not know the network.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from farflung.errors import PeerFault
 from farflung.rl.types import RolloutGroup
@@ -16,50 +20,83 @@ from farflung.wire.submission import Submission
 from farflung.wire.verdict import EvidenceBundle, RejectReason, RewardResult
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IntakeRules:
+    """What a rollout has to look like for the learner."""
+
+    pool: PoolSpec
+    vocab_size: int
+    reserved_token_ids: tuple[int, ...]
+
+    @property
+    def positions(self) -> list[tuple[int, int]]:
+        """(group, sample) of every rollout of a slot, in order."""
+        groups, samples = range(self.pool.groups_per_slot), range(self.pool.group_size)
+        return [(group, sample) for group in groups for sample in samples]
+
+
 def graded_groups(
-    outcome: SlotOutcome, data: bytes, evidence: EvidenceBundle, pool: PoolSpec
+    outcome: SlotOutcome, data: bytes, evidence: EvidenceBundle, rules: IntakeRules
 ) -> tuple[RolloutGroup, ...]:
     """The groups of an accepted slot.
 
     Raises:
-        PeerFault: the bytes are not the ones that were judged, or the evidence does not fit them.
+        PeerFault: the bytes are not the ones that were judged, the evidence does not fit them, or the learner could
+            not take them.
     """
     submission = outcome.submission
     assert submission is not None, "an accepted slot has a submission"
-    _check_bytes(submission, data)
-    rollouts = read_rollouts(
+    rollouts = _read(submission, data, rules.pool)
+    for reason, detail in _problems(outcome, rollouts, evidence, rules):
+        raise PeerFault(reason, f"accepted slot {outcome.slot}: {detail}")
+    size = rules.pool.group_size
+    return tuple(
+        _group(outcome.slot, rollouts[start : start + size], evidence.rewards[start : start + size])
+        for start in range(0, len(rollouts), size)
+    )
+
+
+def _read(submission: Submission, data: bytes, pool: PoolSpec) -> list[Rollout]:
+    if sha256_hex(data) != submission.file_digest:
+        raise PeerFault(RejectReason.FILE_DIGEST, f"{submission.file_key} is not the file that was judged")
+    return read_rollouts(
         data,
         pool_digest=pool.digest(),
         max_rollouts=pool.groups_per_slot * pool.group_size,
         max_tokens_per_list=max(pool.max_prompt_tokens, pool.max_completion_tokens),
     )
-    graded = list(zip(rollouts, evidence.rewards, strict=False))
-    if len(rollouts) != len(evidence.rewards) or any(
-        (rollout.group, rollout.sample) != (reward.group, reward.sample) for rollout, reward in graded
-    ):
-        raise PeerFault(RejectReason.ROLLOUT_COUNT, f"evidence of slot {outcome.slot} does not match its rollouts")
-    return tuple(_group(outcome.slot, members) for members in _chunks(graded, pool.group_size))
 
 
-def _group(slot: int, members: Sequence[tuple[Rollout, RewardResult]]) -> RolloutGroup:
-    first = members[0][0]
+def _problems(
+    outcome: SlotOutcome, rollouts: Sequence[Rollout], evidence: EvidenceBundle, rules: IntakeRules
+) -> Iterator[tuple[RejectReason, str]]:
+    pool = rules.pool
+    for what, found in (("rollouts", rollouts), ("rewards", evidence.rewards)):
+        if [(item.group, item.sample) for item in found] != rules.positions:
+            wanted = f"{pool.groups_per_slot} groups of {pool.group_size}, in order"
+            yield RejectReason.ROLLOUT_COUNT, f"{len(found)} {what} are not those of {wanted}"
+    versions = {rollout.policy_version for rollout in rollouts}
+    if versions != {outcome.policy_version}:
+        yield RejectReason.WRONG_LEASE, f"rollouts of versions {sorted(versions)}, not of {outcome.policy_version}"
+    prompts = [rollout.prompt_tokens for rollout in rollouts]
+    completions = [rollout.completion_tokens for rollout in rollouts]
+    longest = (max(map(len, prompts)), max(map(len, completions)))
+    if longest[0] > pool.max_prompt_tokens or longest[1] > pool.max_completion_tokens:
+        allowed = (pool.max_prompt_tokens, pool.max_completion_tokens)
+        yield RejectReason.TERMINATION, f"prompt and completion of up to {longest} tokens, allowed are {allowed}"
+    tokens = np.concatenate(prompts + completions)
+    if tokens.min() < 0 or tokens.max() >= rules.vocab_size:
+        yield RejectReason.TOKEN_RANGE, f"ids from {tokens.min()} to {tokens.max()}, the vocabulary: {rules.vocab_size}"
+    if np.isin(np.concatenate(completions), rules.reserved_token_ids).any():
+        yield RejectReason.TOKEN_RANGE, "a completion has a reserved id"
+
+
+def _group(slot: int, rollouts: Sequence[Rollout], rewards: Sequence[RewardResult]) -> RolloutGroup:
     return RolloutGroup(
         slot=slot,
-        group=first.group,
-        task_id=first.task_id,
-        rollouts=tuple(rollout for rollout, _ in members),
-        rewards=tuple(result.reward for _, result in members),
-        correct=tuple(result.correct for _, result in members),
+        group=rollouts[0].group,
+        task_id=rollouts[0].task_id,
+        rollouts=tuple(rollouts),
+        rewards=tuple(result.reward for result in rewards),
+        correct=tuple(result.correct for result in rewards),
     )
-
-
-def _check_bytes(submission: Submission, data: bytes) -> None:
-    if sha256_hex(data) != submission.file_digest:
-        raise PeerFault(RejectReason.FILE_DIGEST, f"{submission.file_key} is not the file that was judged")
-
-
-def _chunks(
-    graded: Sequence[tuple[Rollout, RewardResult]], group_size: int
-) -> list[Sequence[tuple[Rollout, RewardResult]]]:
-    """Rollouts come ordered by (group, sample), `group_size` of each group."""
-    return [graded[start : start + group_size] for start in range(0, len(graded), group_size)]

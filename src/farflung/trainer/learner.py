@@ -1,6 +1,8 @@
 """The trainer's state and what happens to it: a batch makes the next version, or is refused. No network, no files.
 
-batch -> samples with signal -> optimizer step -> Step (applied, or refused with a reason)
+learn     batch -> samples with signal -> optimizer step -> Step, applied or not
+keep      the step's version is going to be published: it counts
+go_back   it is not: the weights are those of a checkpoint again
 """
 
 from collections import Counter
@@ -9,6 +11,7 @@ from dataclasses import dataclass
 from farflung.rl.batch import count_loss_tokens
 from farflung.rl.grpo import GrpoParams
 from farflung.rl.types import Batch
+from farflung.trainer.checkpoint import Checkpoint
 from farflung.trainer.config import TrainerConfig
 from farflung.trainer.policy import AdamParams, Policy
 from farflung.trainer.samples import TrainingSet, group_rewards, training_set
@@ -37,8 +40,11 @@ class Learner:
         objective = config.objective
         self.policy = policy
         self.optimizer_step = 0
+        """Optimizer steps behind the policy's weights."""
         self.tokens_trained = 0
+        """Tokens that carried a gradient, since the run began."""
         self.dropped_groups: Counter[str] = Counter()
+        """Reason -> groups of trained slots that carried none, since the run began."""
         self._objective = objective
         self._schedule = Schedule(
             lr=config.lr,
@@ -63,7 +69,10 @@ class Learner:
         )
 
     def learn(self, batch: Batch) -> Step:
-        """One optimizer step. `is_applied` is False only when the result was not finite: do not publish then."""
+        """One optimizer step; then either `keep` or `go_back`.
+
+        `is_applied` is False only when the result was not finite: do not publish then.
+        """
         training = training_set(batch, normalize=self._objective.normalize, judged_on=self._objective.signal)
         metrics = _batch_metrics(batch, training)
         num_loss_tokens = count_loss_tokens(training.samples)
@@ -72,12 +81,26 @@ class Learner:
             lr = self._schedule.at(self.optimizer_step)
             result = train_step(self.policy, training.samples, self._params, lr)
             is_applied = result.is_applied
-            metrics |= {**result.metrics, "learning_rate": lr, "grad_norm": result.grad_norm or float("nan")}
-        if is_applied:
-            self.optimizer_step += bool(num_loss_tokens)
-            self.tokens_trained += num_loss_tokens
-            self.dropped_groups.update(training.dropped_groups)
+            grad_norm = float("nan") if result.grad_norm is None else result.grad_norm
+            metrics |= {**result.metrics, "learning_rate": lr, "grad_norm": grad_norm}
+            self.optimizer_step += is_applied
         return Step(training=training, metrics=metrics, is_applied=is_applied, num_loss_tokens=num_loss_tokens)
+
+    def keep(self, step: Step) -> None:
+        """Count what the step learned from."""
+        self.tokens_trained += step.num_loss_tokens
+        self.dropped_groups.update(step.training.dropped_groups)
+
+    def go_back(self, good: Checkpoint) -> None:
+        """Weights and optimizer as they were; what has been counted stays counted."""
+        self.policy.restore(good.masters, good.optimizer)
+        self.optimizer_step = good.progress.optimizer_step
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Everything as it was."""
+        self.go_back(checkpoint)
+        self.tokens_trained = checkpoint.progress.tokens_trained
+        self.dropped_groups = Counter(checkpoint.progress.dropped_groups)
 
 
 def adam_params(config: TrainerConfig) -> AdamParams:

@@ -1,5 +1,6 @@
 """From weights to a published version: policy files, chunks, manifest, batch record."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 
@@ -8,7 +9,6 @@ from farflung.api.patience import Patience
 from farflung.broadcast.publish import PreparedPolicy, prepare, publish
 from farflung.errors import UserError
 from farflung.model.weights import to_safetensors_bytes
-from farflung.trainer.checkpoint import Checkpoint
 from farflung.trainer.policy import Policy
 from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop
 from farflung.wire.manifest import Publication, TensorEntry
@@ -84,14 +84,36 @@ class Publisher:
         self._published_chunks = frozenset(prepared.chunks)
         self.last = publication
 
-    async def resume(self, checkpoint: Checkpoint, policy: Policy) -> None:
+    async def begin(self) -> None:
+        """A new run.
+
+        Raises:
+            UserError: the coordinator has a history.
+        """
+        theirs = await self._patience(self._client.last_publication)
+        if theirs is not None:
+            raise UserError(
+                f"the coordinator has published version {theirs.manifest.policy_version} but the trainer has no "
+                "checkpoint that it can read: they are of different runs; give the run another name"
+            )
+
+    async def resume(self, ours: Publication, policy: Policy) -> None:
         """Bring the coordinator and a restored trainer to the same version.
+
+            theirs == ours              nothing to do
+            theirs == ours - 1          killed between checkpoint and publication: announce ours now
+            theirs >  ours              killed before the next checkpoint: the next version follows theirs in the
+                                        chain, made from the older weights
+            otherwise                   of different runs
+
+        Args:
+            ours: of the checkpoint.
+            policy: restored from it.
 
         Raises:
             UserError: the coordinator's history is not this run's.
         """
         theirs = await self._patience(self._client.last_publication)
-        ours = checkpoint.publication
         their_version = -1 if theirs is None else theirs.manifest.policy_version
         our_version = ours.manifest.policy_version
         if their_version == our_version - 1:
@@ -111,10 +133,15 @@ class Publisher:
                 f"{our_version}: they are of different runs; give the run another name or delete its folder"
             )
 
+    async def finish(self) -> None:
+        """Tell everybody that no version follows."""
+        await self._patience(self._client.finish)
+
     async def _send_again(self, ours: Publication, theirs: Publication | None, policy: Policy) -> None:
-        """The trainer was killed between checkpoint and publication; the same weights give the same chunks."""
+        """The same weights after the same version give the same chunks and the same manifest."""
         self.last = theirs
-        _, prepared = self.prepare(
+        _, prepared = await asyncio.to_thread(
+            self.prepare,
             policy,
             optimizer_step=ours.manifest.optimizer_step,
             now_ms=ours.manifest.published_at_ms,
@@ -123,8 +150,8 @@ class Publisher:
         )
         if prepared.manifest.digest() != ours.manifest.digest():
             raise UserError(
-                f"the checkpoint of version {ours.manifest.policy_version} does not give the weights that it "
-                "announced: it was made with other settings; give the run another name"
+                f"the checkpoint of version {ours.manifest.policy_version} does not continue the coordinator's version "
+                f"{ours.manifest.policy_version - 1}: they are of different runs or settings; give the run another name"
             )
         await self.send(ours, prepared)
 

@@ -33,10 +33,10 @@ class StepParams:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepResult:
-    """`is_applied` is False when the gradient was not finite: the weights are as before."""
-
     is_applied: bool
+    """False when the gradient was not finite (the weights are as before) or the weights are not (they are spoilt)."""
     grad_norm: float | None
+    """Before clipping; None when it was not finite."""
     num_loss_tokens: int
     metrics: dict[str, float]
 

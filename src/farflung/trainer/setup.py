@@ -1,0 +1,111 @@
+"""Everything of a trainer that needs no network: built new from a seed or a model's folder, or as a checkpoint left it.
+
+Blocking. Whether coordinator and checkpoint fit together is the publisher's to find out.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from farflung.envs.base import Environment
+from farflung.envs.registry import load_environment
+from farflung.errors import UserError
+from farflung.model.factory import random_state
+from farflung.model.folder import load_folder
+from farflung.model.vocabulary import never_drawn
+from farflung.rl.buffer import BufferParams, ExperienceBuffer
+from farflung.trainer.canary import Canary
+from farflung.trainer.checkpoint import Checkpoint
+from farflung.trainer.config import TrainerConfig
+from farflung.trainer.learner import Learner, adam_params
+from farflung.trainer.model_source import TINY, ModelDescription, describe
+from farflung.trainer.policy import Policy
+from farflung.wire.manifest import Publication
+from farflung.wire.pool import PoolSpec
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Setup:
+    """The parts of a trainer before it meets anybody."""
+
+    environment: Environment
+    description: ModelDescription
+    reserved_token_ids: tuple[int, ...]
+    learner: Learner
+    canary: Canary
+    buffer: ExperienceBuffer
+    publication: Publication | None
+    """Of the checkpoint that it goes on from; None for a new run."""
+
+
+def set_up(config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpoint | None) -> Setup:
+    """Weights come from the checkpoint if there is one.
+
+    Raises:
+        UserError: model, settings, pool and checkpoint do not fit together.
+    """
+    spec = pool.environment
+    environment = load_environment(spec.name, spec.seed, spec.args)
+    description = describe(config.model, environment)
+    _check_pool(config, description, pool)
+    reserved = never_drawn(description.tokenizer, description.config)
+    masters = _first_masters(config, description, seed) if checkpoint is None else checkpoint.masters
+    policy = Policy(description.config, masters, adam_params(config))
+    setup = Setup(
+        environment=environment,
+        description=description,
+        reserved_token_ids=reserved,
+        learner=Learner(policy, config, pool, reserved),
+        canary=Canary(config.evaluation, description.config, environment, description.tokenizer, pool, reserved),
+        buffer=_buffer(config, pool, checkpoint),
+        publication=None if checkpoint is None else checkpoint.publication,
+    )
+    if checkpoint is not None:
+        _check_same_pool(checkpoint, pool)
+        setup.learner.resume(checkpoint)
+        setup.canary.initial_accuracy = checkpoint.progress.initial_accuracy
+        setup.canary.best_accuracy = checkpoint.progress.best_accuracy
+    return setup
+
+
+def _check_pool(config: TrainerConfig, description: ModelDescription, pool: PoolSpec) -> None:
+    if description.tokenizer.digest != pool.tokenizer_digest or description.config_digest != pool.model_config_digest:
+        raise UserError(
+            "the pool's rules name another model or tokenizer than this trainer's config: start coordinator and "
+            "trainer from the same config file"
+        )
+    longest_tokens = pool.max_prompt_tokens + pool.max_completion_tokens
+    if config.micro_batch_tokens < longest_tokens:
+        raise UserError(
+            f"trainer.micro_batch_tokens is {config.micro_batch_tokens} but the pool's longest sequence has "
+            f"{longest_tokens} tokens: raise trainer.micro_batch_tokens"
+        )
+
+
+def _check_same_pool(checkpoint: Checkpoint, pool: PoolSpec) -> None:
+    if checkpoint.progress.pool_digest != pool.digest():
+        raise UserError(
+            f"the checkpoint of version {checkpoint.progress.policy_version} is of another pool: its rules have "
+            "changed; change them back or give the run another name"
+        )
+
+
+def _first_masters(config: TrainerConfig, description: ModelDescription, seed: int) -> dict[str, Tensor]:
+    if config.model.path == TINY:
+        return random_state(description.config, seed, config.model.init_std)
+    return load_folder(Path(config.model.path)).state
+
+
+def _buffer(config: TrainerConfig, pool: PoolSpec, checkpoint: Checkpoint | None) -> ExperienceBuffer:
+    """Places for everything that the coordinator lets be outstanding, so the feed never blocks on a full buffer."""
+    outstanding_slots = -(-pool.max_outstanding_groups // pool.groups_per_slot)
+    params = BufferParams(
+        groups_per_batch=pool.groups_per_batch,
+        max_staleness=pool.max_staleness,
+        max_slots=outstanding_slots + pool.groups_per_batch // pool.groups_per_slot,
+        window_slots=config.window_slots,
+    )
+    if checkpoint is None:
+        return ExperienceBuffer(params)
+    return ExperienceBuffer.restore(params, checkpoint.buffer_snapshot)

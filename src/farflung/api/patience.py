@@ -39,15 +39,16 @@ class Patience:
             Stopped: the role is asked to stop.
             Transient: away for longer than the patience; every other error passes at once.
         """
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self._longest_s
+        now_s = asyncio.get_running_loop().time
+        deadline_s: float | None = None  # counted from the first failure: the call itself may be a long poll
         attempt = 0
         while True:
             try:
                 return await self.unless_stopped(call())
             except Transient as error:
                 pause_s = delay_s(attempt, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S, draw=random.random())
-                if loop.time() + pause_s > deadline_s:
+                deadline_s = now_s() + self._longest_s if deadline_s is None else deadline_s
+                if now_s() + pause_s > deadline_s:
                     raise Transient(f"{error} (gave up after {self._longest_s:g} s)") from error
                 logger.info("%s; again in %.1f s", error, pause_s)
             attempt += 1

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from farflung.broadcast.fetch import PolicyFetcher
+from farflung.errors import Transient
 from farflung.wire.manifest import Manifest
 
 logger = logging.getLogger(__name__)
@@ -23,11 +24,16 @@ class FetchedPolicy:
 
 
 class PolicyWatch:
-    """Keeps the newest fetched version at hand; older ones that nobody took are skipped."""
+    """Keeps the newest fetched version at hand; older ones that nobody took are skipped.
 
-    def __init__(self, next_manifest: NextManifest, fetcher: PolicyFetcher) -> None:
+    A version whose chunks are out of reach is no end: by the next look a newer one may be there, and chunks that came
+    already are not fetched again. How long that may go on is up to `next_manifest`.
+    """
+
+    def __init__(self, next_manifest: NextManifest, fetcher: PolicyFetcher, *, pause_s: float = 1.0) -> None:
         self._next_manifest = next_manifest
         self._fetcher = fetcher
+        self._pause_s = pause_s
         self._newest: FetchedPolicy | None = None
         self._changed = asyncio.Condition()
         self._error: BaseException | None = None
@@ -39,10 +45,18 @@ class PolicyWatch:
                 version = -1 if self._newest is None else self._newest.manifest.policy_version
                 manifest = await self._next_manifest(version)
                 if manifest is not None:
-                    files = await self._fetcher.fetch(manifest)
-                    await self._set(FetchedPolicy(manifest=manifest, files=files), None)
+                    await self._fetch(manifest)
         except Exception as error:  # noqa: BLE001  handed to the role's main flow, whose it is to classify
             await self._set(None, error)
+
+    async def _fetch(self, manifest: Manifest) -> None:
+        try:
+            files = await self._fetcher.fetch(manifest)
+        except Transient as error:
+            logger.info("version %d: %s; looking again", manifest.policy_version, error)
+            await asyncio.sleep(self._pause_s)
+        else:
+            await self._set(FetchedPolicy(manifest=manifest, files=files), None)
 
     async def newer_than(self, version: int) -> FetchedPolicy:
         """Wait for a version above `version`. Raises what ended the watch."""

@@ -24,6 +24,8 @@ from farflung.trainer.policy import Policy
 from farflung.wire.manifest import Publication
 from farflung.wire.pool import PoolSpec
 
+NUM_PROMPTS_CHECKED = 64
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Setup:
@@ -49,6 +51,7 @@ def set_up(config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpo
     environment = load_environment(spec.name, spec.seed, spec.args)
     description = describe(config.model, environment)
     _check_pool(config, description, pool)
+    _check_prompts(environment, description, pool)
     reserved = never_drawn(description.tokenizer, description.config)
     masters = _first_masters(config, description, seed) if checkpoint is None else checkpoint.masters
     policy = Policy(description.config, masters, adam_params(config))
@@ -81,6 +84,19 @@ def _check_pool(config: TrainerConfig, description: ModelDescription, pool: Pool
             f"trainer.micro_batch_tokens is {config.micro_batch_tokens} but the pool's longest sequence has "
             f"{longest_tokens} tokens: raise trainer.micro_batch_tokens"
         )
+
+
+def _check_prompts(environment: Environment, description: ModelDescription, pool: PoolSpec) -> None:
+    """A sample of them: workers give back the few tasks that are too long, but not all."""
+    targets = environment.target_lengths or (0,)
+    for index in range(min(NUM_PROMPTS_CHECKED, environment.num_tasks)):
+        task = environment.task("train", index, targets[index % len(targets)])
+        num_tokens = len(description.tokenizer.encode_chat(task.messages))
+        if num_tokens > pool.max_prompt_tokens:
+            raise UserError(
+                f"pool.max_prompt_tokens is {pool.max_prompt_tokens} but task {task.task_id} of {environment.name} has "
+                f"a prompt of {num_tokens} tokens: raise pool.max_prompt_tokens"
+            )
 
 
 def _check_same_pool(checkpoint: Checkpoint, pool: PoolSpec) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from farflung.envs.base import Environment
 from farflung.envs.registry import load_environment
-from farflung.errors import FarflungError, OurFault
+from farflung.errors import OurFault
 from farflung.model.config import ModelConfig
 from farflung.model.description import CONFIG_FILE
 from farflung.model.tokenizer import TOKENIZER_FILES, Tokenizer
@@ -64,8 +64,8 @@ class Judge:
         Raises:
             OurFault: the validator itself failed; `own_fault` says so.
         """
-        tasks = self._tasks(assignment.lease)
         try:
+            tasks = self._tasks(assignment.lease)
             return judge(
                 assignment.submission,
                 assignment.lease,
@@ -77,8 +77,6 @@ class Judge:
                 now_ms=now_ms,
                 grade=lambda rollouts: self._grade(tasks, rollouts),
             )
-        except FarflungError:
-            raise
         except Exception as error:
             raise OurFault(f"judging failed: {type(error).__name__}: {error}") from error
 

@@ -13,7 +13,7 @@ from farflung.api.errors import Refused
 from farflung.api.patience import Patience, Stopped
 from farflung.api.presence import heartbeats
 from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
-from farflung.errors import OurFault
+from farflung.errors import OurFault, PeerFault
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
 from farflung.validator.config import ValidatorConfig
@@ -26,6 +26,8 @@ from farflung.wire.verdict import Outcome
 logger = logging.getLogger(__name__)
 
 FILE_CACHE_BYTES = 64 << 20
+RETRY_S = 1.0
+"""Until the next look, when a version is out of reach."""
 
 
 async def run(config: ValidatorConfig, *, url: str, stop: asyncio.Event) -> None:
@@ -79,13 +81,26 @@ class Validator:
 
     async def _first_policy(self) -> Judge:
         """Tokenizer and vocabulary come with the first version; later versions do not change them."""
-        with self._activity.waiting("first policy"):
-            manifest = None
-            while manifest is None:
-                manifest = await self._patience(lambda: self._client.latest_manifest(wait_s=self._config.poll_s))
-        self._current_version = manifest.policy_version
-        files = await self._patience(lambda: self._fetcher.fetch(manifest, POLICY_FILES))
+        files = None
+        while files is None:
+            if self._client.is_finished:
+                raise Stopped("the run is over")
+            with self._activity.waiting("first policy"):
+                files = await self._policy_files()
         return await asyncio.to_thread(Judge.from_policy, files, self._pool, self._client.node)
+
+    async def _policy_files(self) -> dict[str, bytes] | None:
+        """Of the newest version; None when there is none yet, or when another has just taken its place."""
+        manifest = await self._patience(lambda: self._client.latest_manifest(wait_s=self._config.poll_s))
+        if manifest is None:
+            return None
+        self._current_version = manifest.policy_version
+        try:
+            return await self._patience(lambda: self._fetcher.fetch(manifest, POLICY_FILES))
+        except Refused as refusal:
+            logger.info("version %d: %s", manifest.policy_version, refusal)
+            await self._patience.sleep(RETRY_S)
+            return None
 
     async def _judge_all(self, judge: Judge, assignments: Sequence[Assignment]) -> None:
         newer = await self._patience(lambda: self._client.latest_manifest(newer_than=self._current_version))
@@ -122,3 +137,5 @@ class Validator:
         except Refused as refusal:
             logger.info("file of slot %d: %s", assignment.submission.slot, refusal)
             return None
+        except PeerFault as error:  # the coordinator's answer, not the worker's file
+            raise OurFault(f"download of {assignment.submission.file_key}: {error}") from error

@@ -10,10 +10,10 @@ from typing import Self
 import numpy as np
 
 from farflung.broadcast.watch import FetchedPolicy
-from farflung.engine.base import Completion, GroupRequest, SamplingParams
+from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParams
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
-from farflung.errors import PeerFault
+from farflung.errors import FarflungError, PeerFault
 from farflung.model.config import ModelConfig
 from farflung.model.description import CONFIG_FILE
 from farflung.model.tokenizer import Tokenizer
@@ -27,12 +27,14 @@ from farflung.wire.task import Task
 WEIGHTS = "model.safetensors"
 
 
+class Unworkable(FarflungError):
+    """The lease cannot be worked on under the pool's rules. Sampling it in part would be choosing one's tasks."""
+
+
 class Sampler:
     """An engine with its tokenizer; `swap` between leases."""
 
-    def __init__(
-        self, engine: TorchEngine, tokenizer: Tokenizer, params: SamplingParams, fetched: FetchedPolicy
-    ) -> None:
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, params: SamplingParams, fetched: FetchedPolicy) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
         self._params = params
@@ -79,7 +81,12 @@ class Sampler:
         self.policy_digest = fetched.manifest.policy_digest
 
     def sample(self, lease: Lease, environment: Environment, pool: PoolSpec) -> list[Rollout]:
-        """Every rollout of the lease, ordered by (group, sample). Raises `engine.base.Cancelled`."""
+        """Every rollout of the lease, ordered by (group, sample).
+
+        Raises:
+            Unworkable: a prompt is longer than the pool allows.
+            Cancelled: the engine was told to stop.
+        """
         tasks = [
             environment.task("train", index, target)
             for index, target in zip(lease.task_indices, lease.target_lengths, strict=True)
@@ -92,6 +99,12 @@ class Sampler:
             )
             for group, task in enumerate(tasks)
         ]
+        for task, request in zip(tasks, requests, strict=True):
+            if len(request.prompt_tokens) > pool.max_prompt_tokens:
+                raise Unworkable(
+                    f"task {task.task_id} has a prompt of {len(request.prompt_tokens)} tokens, pool.max_prompt_tokens "
+                    f"is {pool.max_prompt_tokens}"
+                )
         completions = self._engine.generate(requests, self._params, bytes.fromhex(lease.draw_seed))
         return [
             _rollout(tasks[completion.group], requests[completion.group], completion, lease)

@@ -21,7 +21,7 @@ from farflung.broadcast.watch import FetchedPolicy, PolicyWatch
 from farflung.engine.base import Cancelled
 from farflung.envs.base import Environment
 from farflung.envs.registry import load_environment
-from farflung.errors import FarflungError
+from farflung.errors import FarflungError, Transient
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
 from farflung.wire.canonical import sha256_hex
@@ -33,12 +33,14 @@ from farflung.wire.rollout import Rollout
 from farflung.wire.rollout_file import write_rollouts
 from farflung.wire.submission import Submission
 from farflung.worker.config import WorkerConfig
-from farflung.worker.sampler import Sampler
+from farflung.worker.sampler import Sampler, Unworkable
 
 logger = logging.getLogger(__name__)
 
 CHUNK_CACHE_BYTES = 1 << 30
 """Chunks of earlier versions that are kept because the next version may share them."""
+RETRY_S = 1.0
+"""Until the next look, when a version is old or out of reach."""
 
 
 async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event) -> None:
@@ -98,8 +100,9 @@ class Worker:
         self._stop = stop
         self._sampler: Sampler | None = None
         self._sampling_s = 0.0
-        fetcher = PolicyFetcher(client.get_chunk, ChunkCache(CHUNK_CACHE_BYTES))
-        self._watch = PolicyWatch(self._next_manifest, fetcher)
+        self._watch = PolicyWatch(
+            self._next_manifest, PolicyFetcher(self._get_chunk, ChunkCache(CHUNK_CACHE_BYTES)), pause_s=RETRY_S
+        )
 
     async def run(self) -> None:
         watching = asyncio.create_task(self._watch.run())
@@ -111,8 +114,17 @@ class Worker:
                     await self._work_on(lease, sampler)
         finally:
             watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _get_chunk(self, sha256: str, num_bytes: int) -> bytes:
+        try:
+            return await self._client.get_chunk(sha256, num_bytes)
+        except Refused as refusal:  # collected, because newer versions are out by now
+            raise Transient(str(refusal)) from refusal
 
     async def _next_manifest(self, newer_than: int) -> Manifest | None:
+        if self._client.is_finished:
+            raise Stopped("the run is over")
         return await self._patience(lambda: self._client.latest_manifest(newer_than, wait_s=self._config.poll_s))
 
     async def _newest_sampler(self) -> Sampler:
@@ -155,7 +167,7 @@ class Worker:
                 # Either nothing was to be had within the poll, or the version is old: look for a newer one first.
                 with suppress(TimeoutError):
                     newer = self._watch.newer_than(sampler.policy_version)
-                    await self._patience.unless_stopped(asyncio.wait_for(newer, timeout=1.0))
+                    await self._patience.unless_stopped(asyncio.wait_for(newer, timeout=RETRY_S))
         return lease
 
     async def _work_on(self, lease: Lease, sampler: Sampler) -> None:
@@ -168,8 +180,11 @@ class Worker:
                 await self._hand_in(slot)
         except Refused as refusal:
             logger.warning("slot %d is lost: %s", lease.slot, refusal)
+        except Unworkable as problem:
+            logger.warning("slot %d is given back: %s", lease.slot, problem)
+            await self._give_back(lease, "unworkable")
         except (Cancelled, Stopped):
-            await self._give_back(lease)
+            await self._give_back(lease, "stopping")
             raise Stopped("asked to stop") from None
 
     def _sample(self, lease: Lease, sampler: Sampler) -> SampledSlot:
@@ -207,8 +222,8 @@ class Worker:
         await self._patience(lambda: self._client.submit(submission))
         self._vitals.add_tokens(slot.num_tokens)
 
-    async def _give_back(self, lease: Lease) -> None:
+    async def _give_back(self, lease: Lease, reason: str) -> None:
         try:
-            await self._client.forfeit(Forfeit(node=self._client.node, lease_id=lease.lease_id, reason="stopping"))
+            await self._client.forfeit(Forfeit(node=self._client.node, lease_id=lease.lease_id, reason=reason))
         except FarflungError as error:
             logger.info("lease %s runs out by itself: %s", lease.lease_id, error)

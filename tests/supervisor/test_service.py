@@ -147,7 +147,7 @@ def test_a_role_that_ignores_the_request_is_killed_after_the_grace(tmp_path: Pat
     pid = run.supervisor.pids()["worker-1"]
     run.stop.ask()
     assert run.result().kind == "stopped"
-    assert not is_alive(pid)
+    wait_for(lambda: not is_alive(pid))
     assert run.lines == [STOPPING, "worker-1 did not stop within 0.3 s and is killed"]
 
 

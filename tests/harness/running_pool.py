@@ -1,0 +1,206 @@
+"""A running coordinator of a tiny pool, a crew that works for it step by step, and its history afterwards."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from farflung.api.client import CoordinatorClient
+from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
+from farflung.broadcast.watch import FetchedPolicy
+from farflung.coordinator.config import CoordinatorConfig
+from farflung.coordinator.journal import Published, decode
+from farflung.coordinator.service import run as run_coordinator
+from farflung.state.event_log import SqlEventLog
+from farflung.wire.canonical import sha256_hex
+from farflung.wire.lease import Lease, LeaseRequest
+from farflung.wire.manifest import Publication
+from farflung.wire.node import Role
+from farflung.wire.pool import PoolSpec
+from farflung.wire.rollout import Rollout
+from farflung.wire.rollout_file import write_rollouts
+from farflung.wire.submission import Submission
+from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, RejectReason, RewardResult, Verdict
+from farflung.worker.sampler import Sampler
+from tiny_pool import environment
+
+
+def submission_for(lease: Lease, rollouts: Sequence[Rollout], data: bytes, file_key: str) -> Submission:
+    return Submission(
+        pool_digest=lease.pool_digest,
+        node=lease.node,
+        lease_id=lease.lease_id,
+        slot=lease.slot,
+        attempt=lease.attempt,
+        policy_version=lease.policy_version,
+        policy_digest=lease.policy_digest,
+        file_key=file_key,
+        file_digest=sha256_hex(data),
+        file_bytes=len(data),
+        num_rollouts=len(rollouts),
+        num_tokens=sum(len(rollout.completion_tokens) for rollout in rollouts),
+    )
+
+
+@asynccontextmanager
+async def coordinator(folder: Path, pool: PoolSpec, *, port: int = 0, **changes: Any) -> AsyncIterator[str]:
+    """Its URL. Again in the same folder goes on from its log."""
+    values = {"store_url": str(folder / "store"), "database_url": f"sqlite:///{folder}/log.db", "sweep_s": 0.02}
+    config = CoordinatorConfig(host="127.0.0.1", port=port, **(values | changes))
+    stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(run_coordinator(config, pool, stop=stop, on_listening=listening.set_result))
+    await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        await task
+    try:
+        yield await listening
+    finally:
+        stop.set()
+        await task
+
+
+def publications(folder: Path) -> list[Publication]:
+    """Every version that the coordinator of this folder ever took; it must not run."""
+    log = SqlEventLog(f"sqlite:///{folder}/log.db")
+    try:
+        records = [decode(entry) for entry in log.replay()]
+    finally:
+        log.close()
+    return [record.publication for record in records if isinstance(record, Published)]
+
+
+def check_history(history: Sequence[Publication]) -> None:
+    """Versions are consecutive, each links to the one before, and no slot was trained on twice."""
+    trained: list[int] = []
+    for version, publication in enumerate(history):
+        manifest, batch = publication.manifest, publication.batch
+        assert manifest.policy_version == version
+        if version == 0:
+            assert batch is None
+            continue
+        before = history[version - 1]
+        assert batch is not None
+        assert batch.policy_version == version
+        assert manifest.previous_digest == before.manifest.digest()
+        assert batch.previous_digest == ("" if before.batch is None else before.batch.digest())
+        trained += [item.slot for item in batch.items]
+    assert len(trained) == len(set(trained)), f"a slot was trained on twice: {trained}"
+
+
+@dataclass
+class Crew:
+    """One worker and one validator in step, scripted by the test. Samples with the true engine and the true policy."""
+
+    url: str
+    pool: PoolSpec
+    clients: AsyncExitStack
+    sampler: Sampler | None = None
+    rewards: Callable[[int, int], float] = lambda group, sample: float(sample % 2)
+    submissions: dict[int, Submission] = field(default_factory=dict)
+
+    async def client(self, role: Role, node: str) -> CoordinatorClient:
+        return await self.clients.enter_async_context(CoordinatorClient(self.url, node=node, role=role))
+
+    async def begin(self) -> None:
+        self.worker = await self.client(Role.WORKER, "w")
+        self.validator = await self.client(Role.VALIDATOR, "v")
+        self.fetcher = PolicyFetcher(self.worker.get_chunk, ChunkCache(1 << 20))
+
+    async def lease(self) -> Lease | None:
+        """Of the newest version, whose weights are loaded."""
+        version = -1 if self.sampler is None else self.sampler.policy_version
+        manifest = await self.worker.latest_manifest(version, wait_s=0.0 if self.sampler else 10.0)
+        if manifest is not None:
+            fetched = FetchedPolicy(manifest=manifest, files=await self.fetcher.fetch(manifest))
+            if self.sampler is None:
+                self.sampler = Sampler.from_policy(
+                    fetched, self.pool, max_batch_rows=16, num_threads=1, should_stop=lambda: False
+                )
+            else:
+                self.sampler.swap(fetched)
+        assert self.sampler is not None
+        request = LeaseRequest(
+            node="w", policy_version=self.sampler.policy_version, policy_digest=self.sampler.policy_digest
+        )
+        return await self.worker.lease(request, wait_s=0.05)
+
+    async def submit(self) -> Submission | None:
+        """Sample one slot and hand it in; None when there is none to be had."""
+        lease = await self.lease()
+        if lease is None:
+            return None
+        assert self.sampler is not None
+        rollouts = self.sampler.sample(lease, environment(), self.pool)
+        data = write_rollouts(rollouts, self.pool.digest())
+        ticket = await self.worker.ticket(lease.lease_id)
+        await self.worker.upload(ticket, data)
+        submission = submission_for(lease, rollouts, data, ticket.key)
+        await self.worker.submit(submission)
+        self.submissions[submission.slot] = submission
+        return submission
+
+    async def judge(self, submission: Submission, reason: RejectReason | None = None) -> None:
+        size, num_groups = self.pool.group_size, self.pool.groups_per_slot
+        rewards = tuple(
+            RewardResult(group=group, sample=sample, reward=value, correct=value)
+            for group in range(num_groups)
+            for sample in range(size)
+            for value in (self.rewards(group, sample),)
+        )
+        evidence = EvidenceBundle(submission_digest=submission.digest(), rewards=() if reason else rewards)
+        verdict = Verdict(
+            pool_digest=self.pool.digest(),
+            submission_digest=submission.digest(),
+            validator="v",
+            outcome=Outcome.ACCEPTED if reason is None else reason.outcome,
+            reason=reason,
+            evidence_digest=evidence.digest(),
+            judged_at_ms=0,
+        )
+        await self.validator.judge(Judgement(verdict=verdict, evidence=evidence))
+
+    async def deliver(self, count: int, reason: RejectReason | None = None) -> list[int]:
+        """Accepted (or rejected) slots."""
+        slots: list[int] = []
+        while len(slots) < count:
+            submission = await self.submit()
+            if submission is not None:
+                await self.judge(submission, reason)
+                slots.append(submission.slot)
+        return slots
+
+    async def work(self) -> None:
+        """Until cancelled or until the run is over."""
+        while not self.worker.is_finished:
+            submission = await self.submit()
+            if submission is not None:
+                await self.judge(submission)
+
+
+@asynccontextmanager
+async def crew(url: str, pool: PoolSpec) -> AsyncIterator[Crew]:
+    async with AsyncExitStack() as clients:
+        made = Crew(url, pool, clients)
+        await made.begin()
+        yield made
+
+
+@asynccontextmanager
+async def working(made: Crew) -> AsyncIterator[None]:
+    """The crew works in the background."""
+    task = asyncio.create_task(made.work())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Let others run until the condition holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.01)

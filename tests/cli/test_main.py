@@ -142,10 +142,10 @@ def test_a_finished_demo_is_left_alone(capsys: pytest.CaptureFixture[str]) -> No
     folder = Path("runs/demo")
     folder.mkdir(parents=True)
     metrics = folder / "metrics.jsonl"
-    metrics.write_text('{"kind": "train", "version": 19}\n')
+    metrics.write_text('{"kind": "train", "version": 20}\n{"kind": "progress", "version": 19}\n')
     words = ("demo", "--dry-run", "--trainer.max_versions", "20")
     assert 'name = "demo"' in run(*words, capsys=capsys)[1]
-    metrics.write_text('{"kind": "train", "version": 20}\n')
+    metrics.write_text('{"kind": "progress", "version": 20}\n')
     assert 'name = "demo-run2"' in run(*words, capsys=capsys)[1]
 
 

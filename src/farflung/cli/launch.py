@@ -32,8 +32,8 @@ def folder_of(config: RunConfig) -> RunFolder:
 
 
 def is_finished(folder: RunFolder, max_versions: int) -> bool:
-    """Whether the folder holds a run that has made all its versions."""
-    versions = [row.get("version", -1) for row in read_metrics(folder.metrics) if row["kind"] == "train"]
+    """Whether the folder holds a run that has made all its versions; the trainer tells its totals when it ends."""
+    versions = [row.get("version", -1) for row in read_metrics(folder.metrics) if row["kind"] == "progress"]
     return max(versions, default=-1) >= max_versions
 
 

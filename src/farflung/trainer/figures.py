@@ -12,7 +12,6 @@ from pathlib import Path
 from farflung.evaluation.heldout import Evaluation
 from farflung.rl.types import Batch
 from farflung.telemetry.metrics import MetricsLog
-from farflung.trainer.feed import SETTLED
 from farflung.trainer.learner import Step
 
 logger = logging.getLogger(__name__)
@@ -20,7 +19,7 @@ logger = logging.getLogger(__name__)
 METRICS_FILE = "metrics.jsonl"
 SAMPLES_FILE = "samples.jsonl"
 
-_SLOT_DROPS = ("buffer/closed/", "buffer/dropped/")
+_SLOT_DROPS = "buffer/dropped/"
 
 
 class Figures:
@@ -56,7 +55,7 @@ class Figures:
     def version(
         self, version: int, batch: Batch, step: Step, times_s: Mapping[str, float], drops: Mapping[str, int]
     ) -> None:
-        """Of a version that was published."""
+        """Of a version that is about to be published; of several rows of one version the last counts."""
         histogram = {str(versions): count for versions, count in batch.staleness.counts.items()}
         self._metrics.write(
             "train",
@@ -93,7 +92,7 @@ class Figures:
 
 
 class Laps:
-    """Seconds that the parts of a version took, one after another.
+    """Seconds that the parts of versions took, one after another without a gap.
 
     Args:
         now_s: monotonic clock.
@@ -101,23 +100,25 @@ class Laps:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
-        self._started_s = self._last_s = now_s()
+        self._last_s = now_s()
         self._times_s: dict[str, float] = {}
 
     def end(self, part: str) -> None:
         """The part that began at the end of the one before ends now."""
-        now_s = self._now_s()
-        self._times_s[f"time/{part}_s"] = now_s - self._last_s
+        now_s, name = self._now_s(), f"time/{part}_s"
+        self._times_s[name] = self._times_s.get(name, 0.0) + now_s - self._last_s
         self._last_s = now_s
 
-    @property
-    def times_s(self) -> dict[str, float]:
-        """Metric name -> seconds, with the sum as `time/step_s`."""
-        return {"time/step_s": self._last_s - self._started_s, **self._times_s}
+    def take(self) -> dict[str, float]:
+        """Metric name -> seconds of the parts since the last call, with the sum as `time/step_s`."""
+        times_s, self._times_s = self._times_s, {}
+        return {"time/step_s": sum(times_s.values()), **times_s}
 
 
 def drops(without_gradient: Mapping[str, int], buffer: Mapping[str, int], groups_per_slot: int) -> dict[str, int]:
-    """Reason -> groups that were not trained on since the run began.
+    """Reason -> groups of accepted slots that this trainer did not train on, since the run began.
+
+    Slots that ended without being accepted are the coordinator's to count: it has seen all of them.
 
     Args:
         without_gradient: reason -> groups of trained slots.
@@ -125,8 +126,6 @@ def drops(without_gradient: Mapping[str, int], buffer: Mapping[str, int], groups
     """
     counts = Counter(without_gradient)
     for name, num_slots in buffer.items():
-        for prefix in _SLOT_DROPS:
-            reason = name.removeprefix(prefix)
-            if reason not in (name, SETTLED):
-                counts[reason] += num_slots * groups_per_slot
+        if name.startswith(_SLOT_DROPS):
+            counts[name.removeprefix(_SLOT_DROPS)] += num_slots * groups_per_slot
     return dict(counts)

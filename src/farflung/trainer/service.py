@@ -159,8 +159,8 @@ class Trainer:
 
     async def _learn(self) -> None:
         """Version after version, until the last one or until nothing more comes."""
+        laps = Laps(time.monotonic)
         while self.publisher.policy_version < self.config.max_versions and not self.stop.is_set():
-            laps = Laps(time.monotonic)
             with self.activity.waiting("rollouts"):
                 batch = await self.inbox.take(self.publisher.policy_version)
             if batch is None:
@@ -188,10 +188,11 @@ class Trainer:
         self.setup.learner.keep(step)
         await self.inbox.release(batch.batch_id)
         is_best = evaluation is not None and canary.accept(evaluation)
+        # Before the version is durable: killed in between, it is made and written once more, and never missing.
+        self.figures.version(next_version, batch, step, laps.take(), self._drops())
         with self.activity.busy("publishing"), suppress(Stopped):  # stopped, it is durable: the next start announces it
             await self._publish(batch, step, is_best=is_best)
         laps.end("publish")
-        self.figures.version(next_version, batch, step, laps.times_s, self._drops())
 
     async def _evaluate(self, version: int) -> Evaluation:
         with self.activity.busy("evaluating"):

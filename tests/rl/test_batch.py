@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from farflung.rl.batch import FlatBatch, count_loss_tokens, flatten, split_micro_batches
+from farflung.rl.batch import FlatBatch, count_loss_sequences, count_loss_tokens, flatten, split_micro_batches
 from farflung.rl.grpo import GrpoParams, grpo_loss
 from farflung.rl.loss import LossInputs
 from farflung.rl.types import TrainingSample
@@ -193,3 +195,24 @@ def test_a_sample_longer_than_a_micro_batch_is_refused() -> None:
 
 def test_loss_tokens_are_counted_under_the_mask() -> None:
     assert count_loss_tokens([a_sample(3, 4), a_sample(3, 4, masked=(0, 1, 3))]) == 5
+
+
+def test_every_completion_token_knows_its_document() -> None:
+    batch = flatten([a_sample(3, 2), a_sample(1, 3, masked=(0, 1, 2))])
+    assert batch.sequence_M.tolist() == [0, 0, 1, 1, 1]
+    sequences = batch.sequences(num_loss_sequences=5)
+    assert (sequences.num_sequences, sequences.num_loss_sequences) == (2, 5)
+    assert sequences.sequence_N is batch.sequence_M
+
+
+def test_documents_without_a_loss_token_are_not_counted() -> None:
+    assert count_loss_sequences([a_sample(3, 2), a_sample(1, 3, masked=(0, 1, 2)), a_sample(1, 2, masked=(0,))]) == 2
+
+
+def test_expectations_of_groups_reach_their_tokens_if_all_samples_have_one() -> None:
+    known = replace(a_sample(2, 2), group_log_expectation=-0.5)
+    batch = flatten([known, replace(a_sample(1, 1), group_log_expectation=-2.0)])
+    assert batch.group_log_expectation_M is not None
+    assert batch.group_log_expectation_M.tolist() == [-0.5, -0.5, -2.0]
+    assert batch.to("cpu").group_log_expectation_M is not None
+    assert flatten([known, a_sample(1, 1)]).group_log_expectation_M is None

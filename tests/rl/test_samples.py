@@ -77,3 +77,22 @@ def test_a_sample_whose_parts_do_not_fit_is_refused(change: dict[str, object], m
     sample: TrainingSample = training_samples([a_group([1.0, 0.0])])[0]
     with pytest.raises(ValueError, match=message):
         replace(sample, **change)
+
+
+def test_a_sample_knows_the_expectation_of_its_group() -> None:
+    """Mean logprobs -1, -1.5 and -2: q = exp of those, E = sum q^2 / sum q over the rollouts that are learned from."""
+    rollouts = [a_rollout(0, 1), a_rollout(1, 2), a_rollout(2, 3, StopReason.LENGTH)]
+    q = [math.exp(-1.0), math.exp(-1.5), math.exp(-2.0)]
+    samples = training_samples([a_group([1.0, 0.0, 0.0], rollouts)])
+    expected = math.log(sum(x * x for x in q) / sum(q))
+    assert [sample.group_log_expectation for sample in samples] == pytest.approx([expected] * 3)
+    (first, _) = training_samples([a_group([1.0, 0.0, 0.0], rollouts)], mask_truncated=True)
+    assert first.group_log_expectation == pytest.approx(math.log(sum(x * x for x in q[:2]) / sum(q[:2])))
+
+
+def test_whitened_advantages_weigh_rollouts_by_the_tokens_that_are_learned_from() -> None:
+    """Rewards 1, 0 and 1 with 1, 2 and, masked, 9 tokens: mean 1/3 over three tokens."""
+    rollouts = [a_rollout(0, 1), a_rollout(1, 2), a_rollout(2, 9, StopReason.LENGTH)]
+    samples = training_samples([a_group([1.0, 0.0, 1.0], rollouts)], normalize="reinforce_pp", mask_truncated=True)
+    std = math.sqrt(((2 / 3) ** 2 + 2 * (1 / 3) ** 2) / 2)
+    assert [sample.advantage for sample in samples] == pytest.approx([2 / 3 / std, -1 / 3 / std])

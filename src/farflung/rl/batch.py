@@ -13,8 +13,10 @@ from heapq import heapify, heapreplace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from farflung.rl.sequences import Sequences
 from farflung.rl.types import TrainingSample
 
 
@@ -36,8 +38,23 @@ class FlatBatch:
     """[M] float32."""
     loss_mask_M: Tensor
     """[M] bool."""
+    sequence_M: Tensor
+    """[M] int64, position of each token's document in the micro-batch."""
+    group_log_expectation_M: Tensor | None
+    """[M] float32 (`TrainingSample.group_log_expectation`); None if a sample has none."""
+
+    def sequences(self, num_loss_sequences: int) -> Sequences:
+        """The document index.
+
+        Args:
+            num_loss_sequences: of the whole optimizer step (`count_loss_sequences`).
+        """
+        return Sequences(
+            sequence_N=self.sequence_M, num_sequences=len(self.lengths), num_loss_sequences=num_loss_sequences
+        )
 
     def to(self, device: torch.device | str) -> "FlatBatch":
+        expectation_M = self.group_log_expectation_M
         return replace(
             self,
             tokens_N=self.tokens_N.to(device),
@@ -46,6 +63,8 @@ class FlatBatch:
             behaviour_logprobs_M=self.behaviour_logprobs_M.to(device),
             advantages_M=self.advantages_M.to(device),
             loss_mask_M=self.loss_mask_M.to(device),
+            sequence_M=self.sequence_M.to(device),
+            group_log_expectation_M=None if expectation_M is None else expectation_M.to(device),
         )
 
 
@@ -74,12 +93,26 @@ def flatten(samples: Sequence[TrainingSample]) -> FlatBatch:
         behaviour_logprobs_M=torch.from_numpy(np.concatenate([sample.behaviour_logprobs for sample in samples])),
         advantages_M=torch.from_numpy(np.repeat(advantages_S, completions_S)),
         loss_mask_M=torch.from_numpy(np.concatenate([sample.loss_mask for sample in samples])),
+        sequence_M=torch.from_numpy(np.repeat(np.arange(len(samples)), completions_S)),
+        group_log_expectation_M=_group_log_expectation(samples, completions_S),
     )
+
+
+def _group_log_expectation(samples: Sequence[TrainingSample], completions_S: NDArray[np.int64]) -> Tensor | None:
+    known = [sample.group_log_expectation for sample in samples if sample.group_log_expectation is not None]
+    if len(known) < len(samples):
+        return None
+    return torch.from_numpy(np.repeat(np.array(known, dtype=np.float32), completions_S))
 
 
 def count_loss_tokens(samples: Sequence[TrainingSample]) -> int:
     """N of the loss: trainable tokens of the whole optimizer step. Counted once, before it is split."""
     return sum(sample.num_loss_tokens for sample in samples)
+
+
+def count_loss_sequences(samples: Sequence[TrainingSample]) -> int:
+    """S of the loss: samples of the whole optimizer step that have a trainable token."""
+    return sum(sample.num_loss_tokens > 0 for sample in samples)
 
 
 def split_micro_batches(samples: Sequence[TrainingSample], max_tokens: int) -> list[list[TrainingSample]]:

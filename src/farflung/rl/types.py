@@ -131,6 +131,8 @@ class TrainingSample:
     slot: int
     group: int
     sample: int
+    group_log_expectation: float | None = None
+    """Of its group, for GEPO (`rl.expectation`)."""
 
     def __post_init__(self) -> None:
         num_completion = len(self.tokens) - self.num_prompt_tokens

@@ -1,0 +1,153 @@
+"""Off-policy guards: what a token weighs when the policy that sampled is not the one that is trained.
+
+Raw weight at one of three levels, from the log-weight l_t = prox_t - mu_t (or pi_t - mu_t):
+
+    token       w_t = exp(l_t)                low variance, biased in long sequences
+    sequence    w_t = exp(sum_t l_t)          unbiased, its spread grows with length
+    geometric   w_t = exp(mean_t l_t)         near 1 whatever the length
+
+What happens to it:
+
+    truncate    min(w, high)                  TIS, fengyao.notion.site/off-policy-rl; high 2
+    mask        w where w <= high, else 0     TRL `sequence_mask`; high 3
+    band        w where low <= w <= high      IcePop, arXiv 2510.18855; [0.5, 5]
+
+The bounds may be judged at another level than the weight's (a sequence kept by its geometric mean, weights per token).
+Rejection beats truncation on toxic tails (richardli.xyz/rl-collapse-3). Where the ratio pi / mu carries the correction
+already (`anchor="behaviour"`), a weight would count it twice: there a guard only keeps or drops.
+
+All functions are pure, take detached tensors, and compose: multiply weights, intersect what is kept.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from farflung.rl.checks import require, require_name
+from farflung.rl.loss import LossInputs
+from farflung.rl.metrics import token_max, token_min, token_sum
+from farflung.rl.ratio import Anchor, bounded_exp, select_policies
+from farflung.rl.sequences import Sequences
+
+GuardMode = Literal["off", "truncate", "mask", "band"]
+Level = Literal["token", "sequence", "geometric"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardParams:
+    """One guard. Off by default: an objective's own bounds may be guard enough."""
+
+    mode: GuardMode = "off"
+    level: Level = "token"
+    """Of the weight."""
+    judged_at: Level | None = None
+    """Of what the bounds apply to; None = the weight's own."""
+    low: float = 0.5
+    """Used by "band" alone."""
+    high: float = 2.0
+
+    def __post_init__(self) -> None:
+        require_name("mode", self.mode, get_args(GuardMode))
+        require_name("level", self.level, get_args(Level))
+        require_name("judged_at", self.judged_at or self.level, get_args(Level))
+        require(
+            0 <= self.low < 1 <= self.high,
+            f"the guard's bounds are [{self.low}, {self.high}]: they must hold 1, the weight of an on-policy token",
+        )
+        require(
+            self.mode != "truncate" or self.judged_at in (None, self.level),
+            f"judged_at is {self.judged_at!r} with mode 'truncate' and level {self.level!r}: what is truncated is "
+            "judged at its own level",
+        )
+
+
+NO_GUARD = GuardParams()
+
+
+def importance_weight(log_weight_N: Tensor, mask_N: Tensor, level: Level, sequences: Sequences | None) -> Tensor:
+    """[N] raw weight; the same at all tokens of a sequence for the two sequence levels.
+
+    Raises:
+        ValueError: a sequence level without sequences.
+    """
+    log_weight_N = log_weight_N.detach()
+    if level == "token":
+        return bounded_exp(log_weight_N)
+    if sequences is None:
+        raise ValueError(f"level is {level!r} and inputs.sequences is None: it needs the document index")
+    combine = sequences.sum if level == "sequence" else sequences.mean
+    return sequences.spread(bounded_exp(combine(log_weight_N, mask_N)))
+
+
+def truncate(weight_N: Tensor, high: float) -> Tensor:
+    """[N] min(w, high)."""
+    return weight_N.clamp(max=high)
+
+
+def mask_above(weight_N: Tensor, high: float, judged_N: Tensor | None = None) -> Tensor:
+    """[N] w where what is judged (w itself if None) is at most `high`, else 0."""
+    return torch.where((weight_N if judged_N is None else judged_N) <= high, weight_N, 0)
+
+
+def mask_outside(weight_N: Tensor, low: float, high: float, judged_N: Tensor | None = None) -> Tensor:
+    """[N] w where what is judged (w itself if None) lies in [low, high], else 0."""
+    judged_N = weight_N if judged_N is None else judged_N
+    return torch.where((judged_N >= low) & (judged_N <= high), weight_N, 0)
+
+
+def guard_weight(
+    log_weight_N: Tensor, mask_N: Tensor, params: GuardParams, sequences: Sequences | None = None
+) -> Tensor:
+    """[N] bounded weight, 1 everywhere when the guard is off.
+
+    Raises:
+        ValueError: a sequence level without sequences.
+    """
+    if params.mode == "off":
+        return torch.ones_like(log_weight_N)
+    weight_N = importance_weight(log_weight_N, mask_N, params.level, sequences)
+    if params.mode == "truncate":
+        return truncate(weight_N, params.high)
+    judged_N = importance_weight(log_weight_N, mask_N, params.judged_at or params.level, sequences)
+    if params.mode == "mask":
+        return mask_above(weight_N, params.high, judged_N)
+    return mask_outside(weight_N, params.low, params.high, judged_N)
+
+
+def guarded(inputs: LossInputs, params: GuardParams, anchor: Anchor) -> tuple[LossInputs, dict[str, Tensor]]:
+    """(inputs with advantages times weight, metrics of the raw weight).
+
+    Every objective scales with its advantages and looks at their sign alone, so that a constant weight >= 0 may stand
+    there. Masked tokens still count in the normaliser. Weights are prox / mu; with `anchor="behaviour"` 0 or 1.
+
+    Raises:
+        ValueError: "truncate" with `anchor="behaviour"`, or a sequence level without sequences.
+    """
+    if params.mode == "off":
+        return inputs, {}
+    require(
+        anchor == "decoupled" or params.mode != "truncate",
+        "mode is 'truncate' with anchor 'behaviour': the ratio carries the correction already, a weight would count it "
+        "twice; use mask or band, or anchor decoupled",
+    )
+    with torch.no_grad():
+        policies = select_policies(inputs)
+        mask_N = policies.mask_N
+        log_weight_N = policies.prox_N - policies.mu_N
+        weight_N = guard_weight(log_weight_N, mask_N, params, inputs.sequences)
+        if anchor == "behaviour":
+            weight_N = (weight_N > 0).to(weight_N.dtype)
+        level = params.judged_at or params.level
+        raw_N = importance_weight(log_weight_N, mask_N, level, inputs.sequences)
+        low = params.low if params.mode == "band" else 0.0
+        metrics = {
+            "sum/guard/weight_mean": token_sum(weight_N, mask_N),
+            "sum/guard/fraction_low": token_sum(raw_N < low, mask_N),
+            "sum/guard/fraction_high": token_sum(raw_N > params.high, mask_N),
+            "sum/guard/is_masked": token_sum(weight_N == 0, mask_N),
+            "min/guard/raw_min": token_min(raw_N, mask_N),
+            "max/guard/raw_max": token_max(raw_N, mask_N),
+        }
+        return replace(inputs, advantages_N=policies.advantages_N * weight_N), metrics

@@ -1,0 +1,108 @@
+"""Policy objectives by name: which function, with which parameters, and what is added to it.
+
+    guard -> objective + entropy bonus + KL to a reference
+
+One file each; all have the signature `(inputs, params, num_loss_tokens) -> LossOutputs`. Custom ones have it too;
+whoever reads the configuration imports them, not this module.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from farflung.rl.checks import require
+from farflung.rl.cispo import CispoParams, cispo_loss
+from farflung.rl.dapo import DapoParams, dapo_loss
+from farflung.rl.dppo import DppoParams, dppo_loss
+from farflung.rl.dr_grpo import DrGrpoParams, dr_grpo_loss
+from farflung.rl.entropy import EntropyParams, entropy_loss
+from farflung.rl.gepo import GepoParams, gepo_loss
+from farflung.rl.grpo import GrpoParams, grpo_loss
+from farflung.rl.gspo import GspoParams, gspo_loss
+from farflung.rl.guards import NO_GUARD, GuardParams, guarded
+from farflung.rl.ipo import IpoParams, ipo_loss
+from farflung.rl.kl import KlParams, kl_loss
+from farflung.rl.loss import LossInputs, LossOutputs
+from farflung.rl.ppo import PpoParams, ppo_loss
+from farflung.rl.ratio import Anchor
+from farflung.rl.reinforce import ReinforceParams, reinforce_loss
+from farflung.rl.sapo import SapoParams, sapo_loss
+
+ParamValue = bool | int | float | str
+ObjectiveFunction = Callable[[LossInputs, Any, int], LossOutputs]
+"""Its second argument is what its own `make_params` gave."""
+
+OBJECTIVES: Mapping[str, tuple[Callable[..., Any], ObjectiveFunction]] = {
+    "grpo": (GrpoParams, grpo_loss),
+    "dr_grpo": (DrGrpoParams, dr_grpo_loss),
+    "dapo": (DapoParams, dapo_loss),
+    "ppo": (PpoParams, ppo_loss),
+    "gspo": (GspoParams, gspo_loss),
+    "cispo": (CispoParams, cispo_loss),
+    "gepo": (GepoParams, gepo_loss),
+    "sapo": (SapoParams, sapo_loss),
+    "reinforce": (ReinforceParams, reinforce_loss),
+    "dppo": (DppoParams, dppo_loss),
+    "ipo": (IpoParams, ipo_loss),
+}
+"""Name -> (parameters, function)."""
+MAX_LENGTH = "max_length_tokens"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Objective:
+    """A function with its parameters, guarded and regularised; called once per micro-batch."""
+
+    function: ObjectiveFunction
+    params: Any
+    guard: GuardParams = NO_GUARD
+    entropy: EntropyParams | None = None
+    kl: KlParams | None = None
+
+    def __call__(self, inputs: LossInputs, num_loss_tokens: int) -> LossOutputs:
+        """Raises `ValueError` where the inputs lack what a part needs."""
+        guarded_inputs, metrics = guarded(inputs, self.guard, self.anchor)
+        parts = [self.function(guarded_inputs, self.params, num_loss_tokens)]
+        if self.entropy is not None:
+            parts.append(entropy_loss(inputs, self.entropy, num_loss_tokens))
+        if self.kl is not None:
+            parts.append(kl_loss(inputs, self.kl, num_loss_tokens))
+        for part in parts[1:]:
+            metrics |= part.metrics
+        loss = parts[0].loss
+        for part in parts[1:]:
+            loss = loss + part.loss
+        return LossOutputs(loss=loss, metrics=metrics | parts[0].metrics)
+
+    @property
+    def anchor(self) -> Anchor:
+        """ "behaviour" unless the parameters say otherwise: a guard then only keeps or drops."""
+        anchor: Anchor = getattr(self.params, "anchor", "behaviour")
+        return anchor
+
+
+def make_params(name: str, values: Mapping[str, ParamValue], *, max_length_tokens: int) -> Any:
+    """Parameters of the objective called `name`.
+
+    Args:
+        values: by field name; what is absent has its default.
+        max_length_tokens: default of the field of that name, where an objective has it.
+
+    Raises:
+        ValueError: an unknown objective or parameter, with the list of valid ones; a value of the wrong type or range.
+    """
+    require(
+        name in OBJECTIVES,
+        f"objective is {name!r}: it must be one of {', '.join(OBJECTIVES)}, or package.module:function",
+    )
+    params_type, _ = OBJECTIVES[name]
+    valid = {field.name: str(field.type) for field in fields(params_type)}  # type: ignore[arg-type]
+    for key in values:
+        require(key in valid, f"objective {name!r} has no parameter {key!r}: it has {', '.join(valid)}")
+    given = dict(values)
+    if MAX_LENGTH in valid:
+        given.setdefault(MAX_LENGTH, max_length_tokens)
+    try:
+        return params_type(**given)
+    except TypeError as error:
+        raise ValueError(f"parameters {given} of objective {name!r} have a value of the wrong type: {error}") from error

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from farflung.model.weights import load_hf_state, publishable_state, state_to_hf
 from farflung.rl.batch import flatten
-from farflung.rl.grpo import GrpoParams
+from farflung.rl.grpo import GrpoParams, grpo_loss
+from farflung.rl.objectives import Objective
 from farflung.rl.samples import training_samples
 from farflung.trainer.policy import Policy
 from farflung.trainer.step import StepParams, completion_logprobs
@@ -16,7 +17,7 @@ from tiny_pool import pool_spec, reserved, sampled_groups, tiny_policy
 
 def step_params(temperature: float = 1.0) -> StepParams:
     return StepParams(
-        objective=GrpoParams(),
+        objective=Objective(function=grpo_loss, params=GrpoParams()),
         temperature=temperature,
         reserved_token_ids=reserved(),
         micro_batch_tokens=512,
@@ -32,7 +33,7 @@ def give_gradient(policy: Policy, value: float = 0.01) -> None:
 def everything(policy: Policy) -> dict[str, Tensor]:
     return {
         **{f"m/{name}": value.clone() for name, value in policy.masters_state().items()},
-        **{f"p/{name}": value.clone() for name, value in policy.published_state().items()},
+        **{f"p/{name}": value for name, value in state_to_hf(policy.published).items()},
         **{f"o/{name}": value.clone() for name, value in policy.optimizer_state().items()},
     }
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from farflung.rl.batch import count_loss_tokens, flatten
-from farflung.rl.grpo import GrpoParams
+from farflung.rl.grpo import GrpoParams, grpo_loss
+from farflung.rl.objectives import Objective
 from farflung.rl.samples import training_samples
 from farflung.rl.types import TrainingSample
 from farflung.trainer import step
@@ -20,7 +21,7 @@ LR = 1e-2
 
 def params(micro_batch_tokens: int = 4096, **changes: object) -> StepParams:
     made = StepParams(
-        objective=GrpoParams(),
+        objective=Objective(function=grpo_loss, params=GrpoParams()),
         temperature=1.0,
         reserved_token_ids=reserved(),
         micro_batch_tokens=micro_batch_tokens,

@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from farflung.rl.batch import count_loss_tokens
-from farflung.rl.grpo import GrpoParams
 from farflung.rl.types import Batch
 from farflung.trainer.checkpoint import Checkpoint
 from farflung.trainer.config import TrainerConfig
+from farflung.trainer.objective import make_objective
 from farflung.trainer.policy import AdamParams, Policy
 from farflung.trainer.samples import TrainingSet, group_rewards, training_set
 from farflung.trainer.schedule import Schedule
@@ -53,15 +53,7 @@ class Learner:
             total_steps=config.max_versions,
         )
         self._params = StepParams(
-            objective=GrpoParams(
-                clip_low=objective.clip_low,
-                clip_high=objective.clip_high,
-                delta=objective.delta,
-                weight_low=objective.weight_low,
-                weight_high=objective.weight_high,
-                weight_mode=objective.weight_mode,
-                anchor=objective.anchor,
-            ),
+            objective=make_objective(objective, max_length_tokens=pool.max_completion_tokens),
             temperature=pool.temperature,
             reserved_token_ids=reserved,
             micro_batch_tokens=config.micro_batch_tokens,
@@ -73,7 +65,12 @@ class Learner:
 
         `is_applied` is False only when the result was not finite: do not publish then.
         """
-        training = training_set(batch, normalize=self._objective.normalize, judged_on=self._objective.signal)
+        training = training_set(
+            batch,
+            normalize=self._objective.normalize,
+            judged_on=self._objective.signal,
+            mask_truncated=self._objective.mask_truncated,
+        )
         metrics = _batch_metrics(batch, training)
         num_loss_tokens = count_loss_tokens(training.samples)
         is_applied = True
@@ -123,7 +120,8 @@ def _batch_metrics(batch: Batch, training: TrainingSet) -> dict[str, float]:
         "staleness/mean": staleness.mean,
         "staleness/max": float(staleness.max),
         "num_groups": float(batch.num_groups),
-        "num_tokens": float(batch.num_tokens),
+        "completions/num_tokens": float(batch.num_tokens),
+        "num_tokens": 0.0,  # that carried a gradient; the step says how many
     }
 
 

@@ -68,8 +68,11 @@ class Policy:
         return norm if is_finite else None
 
     def is_finite(self) -> bool:
-        """Whether every master weight is a number; what is not must never be published."""
-        return all(bool(torch.isfinite(parameter).all()) for parameter in self.masters.parameters())
+        """Whether every weight, masters and published, is a number; what is not must never be published.
+
+        Looks at the published ones: rounding keeps what is not finite, and the largest float32 is infinite in bf16.
+        """
+        return all(bool(torch.isfinite(parameter).all()) for parameter in self.published.parameters())
 
     def masters_state(self) -> dict[str, Tensor]:
         """float32 copies under Hugging Face names, for checkpoints."""

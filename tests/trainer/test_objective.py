@@ -1,0 +1,183 @@
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from farflung.errors import UserError
+from farflung.rl.batch import count_loss_tokens
+from farflung.rl.grpo import GrpoParams, grpo_loss
+from farflung.rl.loss import LossInputs, LossOutputs
+from farflung.rl.metrics import LOSS, NUM_TOKENS
+from farflung.rl.objectives import OBJECTIVES, Objective
+from farflung.rl.samples import training_samples
+from farflung.trainer.config import ObjectiveConfig
+from farflung.trainer.objective import make_objective
+from farflung.trainer.step import StepParams, train_step
+from tiny_pool import pool_spec, reserved, sampled_groups, tiny_policy
+
+
+def made(**settings: Any) -> Objective:
+    return make_objective(ObjectiveConfig(**settings), max_length_tokens=7)
+
+
+def complaint(**settings: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        ObjectiveConfig(**settings)
+    return str(caught.value)
+
+
+def step_params(objective: Objective, micro_batch_tokens: int = 4096) -> StepParams:
+    return StepParams(
+        objective=objective,
+        temperature=1.0,
+        reserved_token_ids=reserved(),
+        micro_batch_tokens=micro_batch_tokens,
+        max_grad_norm=1e9,
+    )
+
+
+def some_inputs() -> LossInputs:
+    pi_N = torch.tensor([-0.5, -1.0], requires_grad=True)
+    return LossInputs(
+        trainer_logprobs_N=pi_N,
+        behaviour_logprobs_N=pi_N.detach(),
+        advantages_N=torch.tensor([1.0, -1.0]),
+        loss_mask_N=torch.tensor([True, True]),
+    )
+
+
+# -- custom objectives of this test -------------------------------------------------------------------------------
+
+not_a_function = 3
+
+
+def scaled_logprobs(inputs: LossInputs, params: Mapping[str, float], num_loss_tokens: int) -> LossOutputs:
+    loss = params["scale"] * inputs.trainer_logprobs_N.sum() / num_loss_tokens
+    return LossOutputs(loss=loss, metrics={NUM_TOKENS: inputs.loss_mask_N.sum(), LOSS: loss.detach()})
+
+
+def forgetful(inputs: LossInputs, params: Mapping[str, float], num_loss_tokens: int) -> float:
+    return 0.0
+
+
+# -- choice -------------------------------------------------------------------------------------------------------
+
+
+def test_the_default_is_grpo_with_its_own_settings() -> None:
+    assert made() == Objective(function=grpo_loss, params=GrpoParams(max_length_tokens=7))
+    chosen = made(clip_low=0.1, clip_high=0.3, delta=5.0, weight_low=0.4, weight_high=3.0, weight_mode="clip")
+    assert chosen.params == GrpoParams(
+        clip_low=0.1,
+        clip_high=0.3,
+        delta=5.0,
+        weight_low=0.4,
+        weight_high=3.0,
+        weight_mode="clip",
+        max_length_tokens=7,
+    )
+    assert made(anchor="behaviour", params={"aggregation": "sequence_mean"}).params == GrpoParams(
+        anchor="behaviour", aggregation="sequence_mean", max_length_tokens=7
+    )
+
+
+def test_parameters_guard_and_bonus_reach_the_objective() -> None:
+    chosen = made(
+        name="ppo",
+        params={"clip_high": 0.3, "anchor": "decoupled"},
+        guard={"mode": "band", "level": "token", "judged_at": "geometric", "low": 0.9, "high": 1.1},
+        entropy_coefficient=0.01,
+    )
+    assert (chosen.params.clip_high, chosen.anchor) == (0.3, "decoupled")
+    assert (chosen.guard.mode, chosen.guard.judged_at, chosen.guard.low, chosen.guard.high) == (
+        "band",
+        "geometric",
+        0.9,
+        1.1,
+    )
+    assert chosen.entropy is not None
+    assert chosen.entropy.coefficient == 0.01
+
+
+def test_dr_grpo_divides_by_the_pool_s_longest_completion() -> None:
+    assert made(name="dr_grpo").params.max_length_tokens == 7
+    assert made(name="dr_grpo", params={"max_length_tokens": 5}).params.max_length_tokens == 5
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [4096, 12])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_makes_a_step_that_does_not_depend_on_its_cut(name: str, micro_batch_tokens: int) -> None:
+    """Cases L3 and L14, with a model: sequences and groups of a step are spread over micro-batches."""
+    groups = [group for slot in range(2) for group in sampled_groups(tiny_policy(), pool_spec(), slot=slot)]
+    samples = training_samples(groups)
+    weights = []
+    for cut in (4096, micro_batch_tokens):
+        policy = tiny_policy()
+        result = train_step(policy, samples, step_params(made(name=name), cut), lr=1e-2)
+        assert result.is_applied
+        assert result.num_loss_tokens == count_loss_tokens(samples)
+        weights.append(torch.cat([value.flatten() for value in policy.masters_state().values()]))
+    torch.testing.assert_close(weights[1], weights[0], rtol=0, atol=2e-6)
+
+
+# -- custom -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def custom_module(monkeypatch: pytest.MonkeyPatch) -> str:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "custom_objectives", sys.modules[__name__])
+    return "custom_objectives"
+
+
+def test_a_custom_objective_is_called_by_import_path(custom_module: str) -> None:
+    chosen = made(name=f"{custom_module}:scaled_logprobs", params={"scale": 2.0})
+    assert chosen(some_inputs(), 2).loss.item() == pytest.approx(-1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_package.module:loss", "cannot be imported .*write package.module:function"),
+        ("math:no_such_function", "cannot be imported"),
+        ("custom_objectives:not_a_function", "is no function but int"),
+    ],
+)
+def test_a_custom_objective_that_is_none_is_refused_at_start(custom_module: str, name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        made(name=name)
+
+
+def test_a_custom_objective_that_returns_something_else_is_named(custom_module: str) -> None:
+    with pytest.raises(UserError, match="custom_objectives:forgetful returned float"):
+        made(name=f"{custom_module}:forgetful")(some_inputs(), 2)
+
+
+# -- refusals when the settings are read --------------------------------------------------------------------------
+
+
+def test_unknown_names_fail_with_the_list() -> None:
+    """Case L14."""
+    assert "objective is 'trpo': it must be one of grpo, dr_grpo, dapo, ppo, gspo, cispo" in complaint(name="trpo")
+    assert "has no parameter 'tau': it has clip_low, clip_high" in complaint(name="gspo", params={"tau": 1.0})
+    assert "written package.module:function" in complaint(name="some:thing:else")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "ppo", "params": {"clip_low": 2.0}}, "clip_low is 2.0: it must be above 0 and below 1"),
+        ({"name": "gspo", "clip_low": 0.1}, "set trainer.objective.params.clip_low if gspo has it"),
+        ({"params": {"clip_low": 0.1}}, "set trainer.objective.clip_low"),
+        ({"guard": {"mode": "mask"}}, "bounds its weights already"),
+        ({"name": "ppo", "guard": {"mode": "truncate"}}, "a weight would count it twice"),
+        (
+            {"name": "ppo", "params": {"anchor": "decoupled"}, "guard": {"mode": "truncate", "judged_at": "geometric"}},
+            "judged at its own level",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_when_they_are_read(settings: dict[str, Any], message: str) -> None:
+    assert message in complaint(**settings)

@@ -20,7 +20,8 @@ from farflung.evaluation.heldout import evaluate
 from farflung.model.factory import random_state
 from farflung.model.vocabulary import never_drawn
 from farflung.rl.buffer import BufferParams, ExperienceBuffer
-from farflung.rl.grpo import GrpoParams
+from farflung.rl.grpo import GrpoParams, grpo_loss
+from farflung.rl.objectives import Objective
 from farflung.rl.types import RolloutGroup
 from farflung.slots.permutation import slot_tasks
 from farflung.slots.seeds import draw_seed
@@ -81,7 +82,7 @@ def main(num_versions: int, seed: int) -> tuple[float, float]:
         reserved_token_ids=reserved,
     )
     step_params = StepParams(
-        objective=GrpoParams(),
+        objective=Objective(function=grpo_loss, params=GrpoParams()),
         temperature=pool.temperature,
         reserved_token_ids=reserved,
         micro_batch_tokens=8192,

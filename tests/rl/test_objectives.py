@@ -271,12 +271,11 @@ def test_a_guarded_sequence_teaches_nothing_and_still_counts(name: str, mode: Gu
 
 def test_terms_add_to_the_loss_and_their_metrics_to_the_metrics() -> None:
     inputs = some_inputs([3, 4])
-    plain = objective("ppo")
-    terms = {"entropy": EntropyParams(coefficient=0.1), "kl": KlParams(coefficient=0.2)}
+    plain, bonus, pull = objective("ppo"), EntropyParams(coefficient=0.1), KlParams(coefficient=0.2)
     base, _, base_metrics = loss_gradient_metrics(inputs, plain, 7)
-    loss, _, metrics = loss_gradient_metrics(inputs, replace(plain, **terms), 7)
-    entropy, _, _ = loss_gradient_metrics(inputs, replace(plain, entropy=terms["entropy"]), 7)
-    kl, _, _ = loss_gradient_metrics(inputs, replace(plain, kl=terms["kl"]), 7)
+    loss, _, metrics = loss_gradient_metrics(inputs, replace(plain, entropy=bonus, kl=pull), 7)
+    entropy, _, _ = loss_gradient_metrics(inputs, replace(plain, entropy=bonus), 7)
+    kl, _, _ = loss_gradient_metrics(inputs, replace(plain, kl=pull), 7)
     assert loss - base == pytest.approx((entropy - base) + (kl - base))
     assert entropy != base != kl
     assert metrics.keys() - base_metrics.keys() == {"sum/kl"}

@@ -116,6 +116,15 @@ def guard_weight(
     return mask_outside(weight_N, params.low, params.high, judged_N)
 
 
+def require_fit(params: GuardParams, anchor: Anchor) -> None:
+    """Raises `ValueError` for a weight where the ratio is one already."""
+    require(
+        anchor == "decoupled" or params.mode != "truncate",
+        "the guard's mode is 'truncate' with anchor 'behaviour': the ratio carries the correction already, a weight "
+        "would count it twice; use mask or band, or anchor decoupled",
+    )
+
+
 def guarded(inputs: LossInputs, params: GuardParams, anchor: Anchor) -> tuple[LossInputs, dict[str, Tensor]]:
     """(inputs with advantages times weight, metrics of the raw weight).
 
@@ -125,13 +134,9 @@ def guarded(inputs: LossInputs, params: GuardParams, anchor: Anchor) -> tuple[Lo
     Raises:
         ValueError: "truncate" with `anchor="behaviour"`, or a sequence level without sequences.
     """
+    require_fit(params, anchor)
     if params.mode == "off":
         return inputs, {}
-    require(
-        anchor == "decoupled" or params.mode != "truncate",
-        "mode is 'truncate' with anchor 'behaviour': the ratio carries the correction already, a weight would count it "
-        "twice; use mask or band, or anchor decoupled",
-    )
     with torch.no_grad():
         policies = select_policies(inputs)
         mask_N = policies.mask_N

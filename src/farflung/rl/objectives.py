@@ -19,7 +19,7 @@ from farflung.rl.entropy import EntropyParams, entropy_loss
 from farflung.rl.gepo import GepoParams, gepo_loss
 from farflung.rl.grpo import GrpoParams, grpo_loss
 from farflung.rl.gspo import GspoParams, gspo_loss
-from farflung.rl.guards import NO_GUARD, GuardParams, guarded
+from farflung.rl.guards import NO_GUARD, GuardParams, guarded, require_fit
 from farflung.rl.ipo import IpoParams, ipo_loss
 from farflung.rl.kl import KlParams, kl_loss
 from farflung.rl.loss import LossInputs, LossOutputs
@@ -58,6 +58,9 @@ class Objective:
     guard: GuardParams = NO_GUARD
     entropy: EntropyParams | None = None
     kl: KlParams | None = None
+
+    def __post_init__(self) -> None:
+        require_fit(self.guard, self.anchor)
 
     def __call__(self, inputs: LossInputs, num_loss_tokens: int) -> LossOutputs:
         """Raises `ValueError` where the inputs lack what a part needs."""

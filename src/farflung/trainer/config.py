@@ -1,5 +1,6 @@
 """Settings of the role that learns."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -40,9 +41,35 @@ class WarmStartConfig(Config):
     eval_every_steps: int = Field(5, ge=1, description="Steps between accuracy measurements.")
 
 
-class ObjectiveConfig(Config):
-    """Token-level two-sided clipped GRPO (see `rl.grpo`)."""
+ParamValue = bool | int | float | str
+GRPO_KEYS = ("anchor", "clip_low", "clip_high", "delta", "weight_low", "weight_high", "weight_mode")
+"""Settings of `ObjectiveConfig` that belong to the default objective."""
 
+
+class GuardConfig(Config):
+    """What a token weighs when the sampling policy is far from the trainer's (see `rl.guards`)."""
+
+    mode: Literal["off", "truncate", "mask", "band"] = Field(
+        "off", description="What happens to weights out of bounds."
+    )
+    level: Literal["token", "sequence", "geometric"] = Field("token", description="What a weight is computed over.")
+    judged_at: Literal["token", "sequence", "geometric"] | None = Field(
+        None, description="What the bounds are compared with; none = the level of the weight."
+    )
+    low: float = Field(0.5, ge=0, lt=1, description="Lower bound of band.")
+    high: float = Field(2.0, ge=1, description="Upper bound.")
+
+
+class ObjectiveConfig(Config):
+    """What the policy is trained on; the default is token-level two-sided clipped GRPO (see `rl.grpo`)."""
+
+    name: str = Field(
+        "grpo",
+        description="grpo, dr_grpo, dapo, ppo, gspo, cispo, gepo, sapo, reinforce, dppo, ipo or package.module:name.",
+    )
+    params: dict[str, ParamValue] = Field({}, description="Parameters of an objective other than grpo.")
+    guard: GuardConfig = GuardConfig()
+    entropy_coefficient: float = Field(0.0, ge=0, description="Weight of an entropy bonus; 0 = off.")
     anchor: Literal["decoupled", "behaviour"] = Field(
         "decoupled", description="Ratio against the trainer's own start-of-version policy, or the sampling policy."
     )
@@ -52,7 +79,10 @@ class ObjectiveConfig(Config):
     weight_low: float = Field(0.5, ge=0, lt=1, description="Smallest off-policy correction weight that is used.")
     weight_high: float = Field(5.0, gt=1, description="Largest off-policy correction weight that is used.")
     weight_mode: Literal["mask", "clip"] = Field("mask", description="What happens to weights out of bounds.")
-    normalize: Literal["none", "std"] = Field("none", description="Divide advantages by the group's std or not.")
+    normalize: Literal["none", "std", "batch_std", "rloo", "reinforce_pp", "reinforce_pp_baseline"] = Field(
+        "none", description="Advantage estimator: what a reward is compared with and divided by."
+    )
+    mask_truncated: bool = Field(False, description="Rollouts cut off at the length limit carry no gradient.")
     signal: Literal["correct", "total"] = Field(
         "correct", description="Groups are dropped when all of this is equal; `total` when length is an objective."
     )
@@ -64,6 +94,38 @@ class ObjectiveConfig(Config):
                 f"delta is {self.delta} with clip_high {self.clip_high}: delta must exceed 1 + clip_high = "
                 f"{1 + self.clip_high:g}; raise delta or lower clip_high"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _settings_reach_the_objective(self) -> "ObjectiveConfig":
+        is_grpo = self.name == "grpo"
+        for key in GRPO_KEYS:
+            if is_grpo and key in self.params:
+                raise ValueError(f"params has {key}, which has a setting of its own: set trainer.objective.{key}")
+            if not is_grpo and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(
+                    f"{key} is {getattr(self, key)} but name is {self.name}, and {key} is for grpo alone: "
+                    f"set trainer.objective.params.{key} if {self.name} has it"
+                )
+        if is_grpo and self.guard.mode != "off":
+            raise ValueError(
+                f"guard.mode is {self.guard.mode} with name grpo, which bounds its weights already: use weight_low, "
+                "weight_high and weight_mode, or name ppo with params.anchor decoupled"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _objective_can_be_made(self) -> "ObjectiveConfig":
+        if ":" in self.name:
+            if re.fullmatch(r"\w+(\.\w+)*:\w+", self.name) is None:
+                raise ValueError(f"name is {self.name!r}: a custom objective is written package.module:function")
+            return self
+        if self.name == "grpo" and not self.params and not self.entropy_coefficient:
+            return self
+        # Not at the top: settings are read by roles that start without torch, and the default's are checked above.
+        from farflung.trainer.objective import make_objective
+
+        make_objective(self, max_length_tokens=1)
         return self
 
 

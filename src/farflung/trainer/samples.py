@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from farflung.rl.advantage import Normalize
+from farflung.rl.estimators import Estimator
 from farflung.rl.samples import training_samples
 from farflung.rl.signal import JudgedOn, why_no_learning
 from farflung.rl.types import Batch, RolloutGroup, TrainingSample
@@ -23,7 +23,9 @@ class TrainingSet:
     """Reason -> groups."""
 
 
-def training_set(batch: Batch, *, normalize: Normalize, judged_on: JudgedOn) -> TrainingSet:
+def training_set(
+    batch: Batch, *, normalize: Estimator, judged_on: JudgedOn, mask_truncated: bool = False
+) -> TrainingSet:
     """Samples of every group with signal, in slot and group order."""
     learnable: list[RolloutGroup] = []
     dropped: Counter[str] = Counter()
@@ -34,7 +36,7 @@ def training_set(batch: Batch, *, normalize: Normalize, judged_on: JudgedOn) -> 
         else:
             dropped[reason.value] += 1
     return TrainingSet(
-        samples=tuple(training_samples(learnable, normalize=normalize)),
+        samples=tuple(training_samples(learnable, normalize=normalize, mask_truncated=mask_truncated)),
         trained_groups={slot: tuple(group.group for group in learnable if group.slot == slot) for slot in batch.slots},
         dropped_groups=dropped,
     )

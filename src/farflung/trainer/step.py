@@ -2,7 +2,7 @@
 
     samples -> micro-batches -> logprobs of the published policy -> objective / N -> gradient -> AdamW on the masters
 
-N, the number of trainable tokens, is counted once over the whole step, so how it is cut does not matter.
+N, the number of trainable tokens (or sequences), is counted once over the whole step, so how it is cut does not matter.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from farflung.model.head import token_logprobs
 from farflung.model.layout import SequenceLayout
-from farflung.rl.batch import FlatBatch, count_loss_tokens, flatten, split_micro_batches
-from farflung.rl.grpo import GrpoParams, grpo_loss
+from farflung.rl.batch import FlatBatch, count_loss_sequences, count_loss_tokens, flatten, split_micro_batches
 from farflung.rl.loss import LossInputs
 from farflung.rl.metrics import reduce_metrics
+from farflung.rl.objectives import Objective
 from farflung.rl.types import TrainingSample
 from farflung.trainer.policy import Policy
 
@@ -24,7 +24,7 @@ from farflung.trainer.policy import Policy
 class StepParams:
     """What a step needs beside the samples."""
 
-    objective: GrpoParams
+    objective: Objective
     temperature: float
     reserved_token_ids: tuple[int, ...]
     micro_batch_tokens: int
@@ -43,20 +43,21 @@ class StepResult:
 
 def train_step(policy: Policy, samples: Sequence[TrainingSample], params: StepParams, lr: float) -> StepResult:
     """Raises `ValueError` when there is nothing to learn from; ask `count_loss_tokens` first."""
-    num_loss_tokens = count_loss_tokens(samples)
+    num_loss_tokens, num_loss_sequences = count_loss_tokens(samples), count_loss_sequences(samples)
     parts = []
     for micro_batch in split_micro_batches(samples, params.micro_batch_tokens):
         batch = flatten(micro_batch)
         logprobs_M, entropy_M = completion_logprobs(policy, batch, params)
-        outputs = grpo_loss(
+        outputs = params.objective(
             LossInputs(
                 trainer_logprobs_N=logprobs_M,
                 behaviour_logprobs_N=batch.behaviour_logprobs_M,
                 advantages_N=batch.advantages_M,
                 loss_mask_N=batch.loss_mask_M,
                 entropy_N=entropy_M,
+                group_log_expectation_N=batch.group_log_expectation_M,
+                sequences=batch.sequences(num_loss_sequences),
             ),
-            params.objective,
             num_loss_tokens,
         )
         outputs.loss.backward()

@@ -1,0 +1,73 @@
+"""The objective that the settings choose: a built-in one by name, or a custom one by import path.
+
+A custom objective is a function `(inputs, params, num_loss_tokens) -> LossOutputs` (`rl.loss`); its params are the
+table `trainer.objective.params` as it stands. Its path is written by whoever runs this trainer, never by another party.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from farflung.errors import UserError
+from farflung.rl.entropy import EntropyParams
+from farflung.rl.guards import GuardParams
+from farflung.rl.loss import LossInputs, LossOutputs
+from farflung.rl.objectives import OBJECTIVES, Objective, ObjectiveFunction, make_params
+from farflung.trainer.config import GRPO_KEYS, ObjectiveConfig
+
+
+def make_objective(config: ObjectiveConfig, *, max_length_tokens: int) -> Objective:
+    """The function to call for each micro-batch.
+
+    Args:
+        max_length_tokens: longest completion of the pool, what "constant" aggregation divides by unless told otherwise.
+
+    Raises:
+        UserError: unknown name or parameter (with the list), a value out of range, or a custom objective that cannot be
+            imported.
+    """
+    try:
+        function, params = _chosen(config, max_length_tokens)
+        guard = config.guard
+        return Objective(
+            function=function,
+            params=params,
+            guard=GuardParams(
+                mode=guard.mode, level=guard.level, judged_at=guard.judged_at, low=guard.low, high=guard.high
+            ),
+            entropy=EntropyParams(coefficient=config.entropy_coefficient) if config.entropy_coefficient else None,
+        )
+    except UserError:
+        raise
+    except ValueError as error:
+        raise UserError(f"trainer.objective: {error}") from error
+
+
+def _chosen(config: ObjectiveConfig, max_length_tokens: int) -> tuple[ObjectiveFunction, Any]:
+    if ":" in config.name:
+        return _imported(config.name), dict(config.params)
+    values = dict(config.params)
+    if config.name == "grpo":
+        values |= {key: getattr(config, key) for key in GRPO_KEYS}
+    params = make_params(config.name, values, max_length_tokens=max_length_tokens)
+    return OBJECTIVES[config.name][1], params
+
+
+def _imported(path: str) -> ObjectiveFunction:
+    module_name, _, function_name = path.partition(":")
+    try:
+        function = getattr(import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"trainer.objective.name is {path!r} and cannot be imported ({error}): write package.module:function, and "
+            "install the package in this environment"
+        ) from error
+    if not callable(function):
+        raise UserError(f"trainer.objective.name is {path!r}, which is no function but {type(function).__name__}")
+
+    def objective(inputs: LossInputs, params: Any, num_loss_tokens: int) -> LossOutputs:
+        outputs = function(inputs, params, num_loss_tokens)
+        if not isinstance(outputs, LossOutputs):
+            raise UserError(f"objective {path} returned {type(outputs).__name__}: it must return rl.loss.LossOutputs")
+        return outputs
+
+    return objective

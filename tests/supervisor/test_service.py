@@ -62,16 +62,19 @@ def is_alive(pid: int) -> bool:
 class Run:
     """A supervisor in a thread."""
 
-    def __init__(self, *specs: RoleSpec, stop_grace_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, *specs: RoleSpec, stop_grace_s: float = PATIENCE_S, before_last: Callable[[], None] = lambda: None
+    ) -> None:
         self.stop = StopRequest()
         self.lines: list[str] = []
         self.supervisor = Supervisor(specs, POLICY, stop_grace_s=stop_grace_s, report=self.lines.append)
         self.outcome: Outcome | None = None
+        self._before_last = before_last
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
-        self.outcome = self.supervisor.run(self.stop)
+        self.outcome = self.supervisor.run(self.stop, before_last=self._before_last)
 
     def result(self) -> Outcome:
         self._thread.join(PATIENCE_S)
@@ -131,13 +134,17 @@ def test_roles_are_stopped_in_order_workers_then_trainer_then_coordinator(tmp_pa
             "time.sleep(600)"
         )
 
-    run = Run(*(spec(tmp_path, name, code(name)) for name in names))
+    def look() -> None:
+        with (tmp_path / "notes").open("a") as file:
+            file.write("last look\n")
+
+    run = Run(*(spec(tmp_path, name, code(name)) for name in names), before_last=look)
     wait_for(lambda: notes(tmp_path).count("ready") == len(names))
     run.stop.ask()
     assert run.result().kind == "stopped"
     order = [line for line in notes(tmp_path) if line != "ready"]
     assert set(order[:3]) == {"worker-1", "worker-2", "validator-1"}
-    assert order[3:] == ["trainer", "coordinator"]
+    assert order[3:] == ["trainer", "last look", "coordinator"]
 
 
 def test_a_role_that_ignores_the_request_is_killed_after_the_grace(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def _supervise(config: RunConfig, folder: RunFolder) -> Outcome:
             report=note,
             trouble=lambda: want_of_space(folder.root, config.supervisor.min_free_bytes),
         )
-        outcome = supervisor.run(stop, before_stop=watch.look)
+        outcome = supervisor.run(stop, before_last=watch.look)
     logger.info("the run ends: %s %s", outcome.kind, outcome.sentence)
     return outcome
 

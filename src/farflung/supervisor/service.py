@@ -71,20 +71,19 @@ class Supervisor:
         self._trouble = trouble
         self._running: dict[str, RoleProcess] = {}
 
-    def run(self, stop: StopRequest, *, before_stop: Callable[[], None] = lambda: None) -> Outcome:
+    def run(self, stop: StopRequest, *, before_last: Callable[[], None] = lambda: None) -> Outcome:
         """Block until the end; no process that was started is left, whatever happens here.
 
         Args:
             stop: looked at between polls.
-            before_stop: called once at the run's end, while all other roles are still there to be asked.
+            before_last: called once at the run's end, when nobody but the coordinator is left: what it tells is final.
         """
         leash = Leash()
         try:
             outcome = self._watch(leash, stop)
             if outcome.kind == "stopped":
                 self._report(STOPPING)
-            before_stop()
-            self._stop_in_order(stop)
+            self._stop_in_order(stop, before_last)
             return outcome
         finally:
             self._kill_all()
@@ -124,19 +123,26 @@ class Supervisor:
                 ended.append((process, code))
         return ended
 
-    def _stop_in_order(self, stop: StopRequest) -> None:
+    def _stop_in_order(self, stop: StopRequest, before_last: Callable[[], None]) -> None:
         first_level = stop.level
-        for roles in STOP_ORDER:
-            for process in self._playing(roles):
-                process.ask_to_stop()
-            deadline_s = time.monotonic() + self._stop_grace_s
-            while self._playing(roles) and time.monotonic() < deadline_s and stop.level <= first_level:
-                self._reap()
-                time.sleep(POLL_S / 2)
-            for process in self._playing(roles):
-                self._report(f"{process.spec.name} did not stop within {self._stop_grace_s:g} s and is killed")
-                process.kill()
+        *dependents, last = STOP_ORDER
+        for roles in dependents:
+            self._stop_roles(roles, stop, first_level)
+        before_last()
+        self._stop_roles(last, stop, first_level)
+
+    def _stop_roles(self, roles: frozenset[Role], stop: StopRequest, first_level: int) -> None:
+        """Ask; kill those that are still there after the grace, or when the stop was asked for once more."""
+        for process in self._playing(roles):
+            process.ask_to_stop()
+        deadline_s = time.monotonic() + self._stop_grace_s
+        while self._playing(roles) and time.monotonic() < deadline_s and stop.level <= first_level:
             self._reap()
+            time.sleep(POLL_S / 2)
+        for process in self._playing(roles):
+            self._report(f"{process.spec.name} did not stop within {self._stop_grace_s:g} s and is killed")
+            process.kill()
+        self._reap()
 
     def _playing(self, roles: frozenset[Role]) -> list[RoleProcess]:
         return [process for process in self._running.values() if process.spec.role in roles]

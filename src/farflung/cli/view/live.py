@@ -110,7 +110,7 @@ class Watch:
         self._thread.start()
 
     def look(self, timeout_s: float = STATUS_TIMEOUT_S) -> None:
-        """Look once more now, and wait for it: the last figures before the roles are stopped."""
+        """Look once more now, and wait for it: the last figures before the coordinator is stopped."""
         self._answered.clear()
         self._wake.set()
         self._answered.wait(timeout_s)

@@ -16,7 +16,9 @@ from farflung.rl.types import Batch, Entry, RolloutGroup
 from farflung.trainer.config import TrainerConfig
 from farflung.trainer.learner import adam_params
 from farflung.trainer.model_source import ModelDescription, describe
+from farflung.trainer.objective import make_objective
 from farflung.trainer.policy import Policy
+from farflung.trainer.step import StepParams
 from farflung.wire.batch import SlotDrop
 from farflung.wire.pool import EnvironmentSpec, PoolSpec
 from farflung.wire.rollout import Rollout
@@ -81,6 +83,17 @@ def tiny_policy(seed: int = SEED, **changes: Any) -> Policy:
     config = trainer_config(**changes)
     state = random_state(description().config, seed, config.model.init_std)
     return Policy(description().config, state, adam_params(config))
+
+
+def step_params(*, temperature: float = 1.0, micro_batch_tokens: int = 4096, max_grad_norm: float = 1.0) -> StepParams:
+    """With the default objective."""
+    return StepParams(
+        objective=make_objective(trainer_config().objective, max_length_tokens=3),
+        temperature=temperature,
+        reserved_token_ids=reserved(),
+        micro_batch_tokens=micro_batch_tokens,
+        max_grad_norm=max_grad_norm,
+    )
 
 
 def sampling(pool: PoolSpec) -> SamplingParams:

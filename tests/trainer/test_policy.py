@@ -7,22 +7,10 @@ from torch import Tensor
 
 from farflung.model.weights import load_hf_state, publishable_state, state_to_hf
 from farflung.rl.batch import flatten
-from farflung.rl.grpo import GrpoParams, grpo_loss
-from farflung.rl.objectives import Objective
 from farflung.rl.samples import training_samples
 from farflung.trainer.policy import Policy
-from farflung.trainer.step import StepParams, completion_logprobs
-from tiny_pool import pool_spec, reserved, sampled_groups, tiny_policy
-
-
-def step_params(temperature: float = 1.0) -> StepParams:
-    return StepParams(
-        objective=Objective(function=grpo_loss, params=GrpoParams()),
-        temperature=temperature,
-        reserved_token_ids=reserved(),
-        micro_batch_tokens=512,
-        max_grad_norm=1.0,
-    )
+from farflung.trainer.step import completion_logprobs
+from tiny_pool import pool_spec, sampled_groups, step_params, tiny_policy
 
 
 def give_gradient(policy: Policy, value: float = 0.01) -> None:
@@ -70,11 +58,11 @@ def test_the_ratio_to_the_sampler_is_one_at_staleness_zero(temperature: float) -
     policy.apply_gradient(lr=1e-2, max_grad_norm=1.0)  # masters that bf16 does not hold
     batch = flatten(training_samples(sampled_groups(policy, pool)))
     with torch.no_grad():
-        logprobs_M, _ = completion_logprobs(policy, batch, step_params(temperature))
+        logprobs_M, _ = completion_logprobs(policy, batch, step_params(temperature=temperature))
     ratio_M = (logprobs_M - batch.behaviour_logprobs_M).exp()
     np.testing.assert_allclose(ratio_M.numpy(), 1.0, rtol=1e-5)
     with torch.no_grad():
-        other_M, _ = completion_logprobs(policy, batch, step_params(1.3))
+        other_M, _ = completion_logprobs(policy, batch, step_params(temperature=1.3))
     assert (other_M - batch.behaviour_logprobs_M).abs().max() > 0.01
 
 

@@ -7,27 +7,18 @@ import pytest
 import torch
 
 from farflung.rl.batch import count_loss_tokens, flatten
-from farflung.rl.grpo import GrpoParams, grpo_loss
-from farflung.rl.objectives import Objective
 from farflung.rl.samples import training_samples
 from farflung.rl.types import TrainingSample
 from farflung.trainer import step
 from farflung.trainer.policy import Policy
 from farflung.trainer.step import StepParams, StepResult, completion_logprobs, train_step
-from tiny_pool import pool_spec, reserved, sampled_groups, tiny_policy
+from tiny_pool import pool_spec, sampled_groups, step_params, tiny_policy
 
 LR = 1e-2
 
 
-def params(micro_batch_tokens: int = 4096, **changes: object) -> StepParams:
-    made = StepParams(
-        objective=Objective(function=grpo_loss, params=GrpoParams()),
-        temperature=1.0,
-        reserved_token_ids=reserved(),
-        micro_batch_tokens=micro_batch_tokens,
-        max_grad_norm=1e9,
-    )
-    return replace(made, **changes)
+def params(micro_batch_tokens: int = 4096) -> StepParams:
+    return step_params(micro_batch_tokens=micro_batch_tokens, max_grad_norm=1e9)
 
 
 def samples(policy: Policy, num_slots: int = 2) -> list[TrainingSample]:

@@ -49,6 +49,13 @@ async def test_a_refusal_carries_reason_and_sentence() -> None:
     assert (caught.value.reason, str(caught.value)) == ("not_found", "chunk x is gone [not_found]")
 
 
+async def test_a_coordinator_that_is_away_is_passing_and_told_in_a_few_words() -> None:
+    async with CoordinatorClient("http://127.0.0.1:1", node="n", role=Role.WORKER) as client:
+        with pytest.raises(Transient) as caught:
+            await client.pool()
+    assert str(caught.value) == "coordinator at http://127.0.0.1:1: GET /v1/pool failed: connection refused"
+
+
 @pytest.mark.parametrize("status", [500, 502, 503])
 async def test_trouble_of_the_coordinator_is_passing(status: int) -> None:
     async with server(always(status, b"<html>proxy says no</html>")) as client:

@@ -59,6 +59,8 @@ def test_a_file_wins_over_a_shipped_name(tmp_path: Path, monkeypatch: pytest.Mon
     Path("demo").write_text("")
     assert resolve_config("demo") == Path("demo")
     assert resolve_config("other.toml") == Path("other.toml")
+    Path("mod-sum").mkdir()
+    assert resolve_config("mod-sum") == shipped_path("mod-sum")
     with pytest.raises(UserError, match="did you mean mod-sum"):
         resolve_config("modsum")
 

@@ -3,6 +3,7 @@
 Every call is safe to repeat (`api.retry.retrying`). The client does not retry, cache or know what the records mean.
 """
 
+import os
 from collections.abc import Collection
 from types import TracebackType
 from typing import Self, TypeVar
@@ -262,8 +263,17 @@ class CoordinatorClient:
                 self.is_finished = self.is_finished or routes.FINISHED_HEADER in response.headers
                 return await _answer(response, max_bytes)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            cause = str(error) or type(error).__name__
-            raise Transient(f"coordinator at {self.url}: {route.method} {route.path} failed: {cause}") from error
+            raise Transient(
+                f"coordinator at {self.url}: {route.method} {route.path} failed: {_cause(error)}"
+            ) from error
+
+
+def _cause(error: Exception) -> str:
+    """In a few words: "connection refused" where the library would tell of sockets and TLS."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0
+        return os.strerror(number).lower() if number > 0 else error.os_error.strerror or str(error.os_error)
+    return str(error) or type(error).__name__
 
 
 async def _answer(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:

@@ -28,7 +28,7 @@ def shipped_path(name: str) -> Path:
 def resolve_config(text: str) -> Path:
     """A file if `text` looks like one or is one, else the shipped configuration of that name."""
     path = Path(text)
-    looks_like_a_file = path.suffix == ".toml" or len(path.parts) > 1 or path.exists()
+    looks_like_a_file = path.suffix == ".toml" or len(path.parts) > 1 or path.is_file()
     return path if looks_like_a_file else shipped_path(text)
 
 

@@ -115,6 +115,22 @@ def test_the_decoupled_anchor_is_the_start_of_the_version() -> None:
     assert metrics["sampling/importance_sampling_ratio/max"] == pytest.approx(5)
 
 
+@pytest.mark.parametrize(
+    ("function", "params"),
+    [
+        (dapo_loss, DapoParams(anchor="decoupled")),
+        (dr_grpo_loss, DrGrpoParams(max_length_tokens=1, anchor="decoupled")),
+        (cispo_loss, CispoParams(anchor="decoupled")),
+        (gspo_loss, GspoParams(anchor="decoupled", clip_high=0.5)),
+        (sapo_loss, SapoParams(anchor="decoupled")),
+    ],
+)
+def test_every_decoupled_anchor_is_the_start_of_the_version(function: ObjectiveFunction, params: Any) -> None:
+    """One token: pi / mu = 6, pi / prox = 1.2."""
+    inputs = some_inputs([math.log(6)], [1.0], prox=[-1.0 + math.log(5)])
+    assert metrics_of(function, inputs, params)["ratio/mean"] == pytest.approx(1.2)
+
+
 def test_dr_grpo_divides_by_a_constant() -> None:
     """Sequences of 1 and 3 tokens: neither their number of tokens nor their lengths matter, L_max 10 does."""
     inputs = some_inputs([0.0] * 4, [1.0, -1.0, -1.0, -1.0], lengths=[1, 3])
@@ -206,6 +222,12 @@ def test_gepo_plus_uses_the_rollout_s_own_probability_while_policies_are_close()
     assert loss == pytest.approx(-(1.08 - 1.04) / 2)
     assert metrics_of(gepo_loss, inputs, GepoParams(near_kl=0.002))["gepo/near_mean"] == pytest.approx(1 / 3)
     assert loss_and_gradient(gepo_loss, inputs, GepoParams())[0] == pytest.approx(-(1.08 - 0.8) / 2)
+
+
+def test_gepo_plus_measures_the_divergence_of_the_sampler_from_the_trainer() -> None:
+    """k3 of log-ratios +0.3 and -0.3: e^0.3 - 1.3 = 0.0499 and e^-0.3 - 0.7 = 0.0408."""
+    inputs = some_inputs([0.3, -0.3, -0.3], [1.0] * 3, lengths=[1, 2], log_expectation=[-1.0] * 3)
+    assert metrics_of(gepo_loss, inputs, GepoParams(near_kl=0.045))["gepo/near_mean"] == pytest.approx(2 / 3)
 
 
 def test_gepo_without_the_expectation_is_refused() -> None:

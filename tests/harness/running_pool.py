@@ -15,7 +15,7 @@ from farflung.coordinator.journal import Published, decode
 from farflung.coordinator.service import run as run_coordinator
 from farflung.state.event_log import SqlEventLog
 from farflung.wire.canonical import sha256_hex
-from farflung.wire.lease import Lease, LeaseRequest
+from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Publication
 from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
@@ -96,6 +96,7 @@ class Crew:
     url: str
     pool: PoolSpec
     clients: AsyncExitStack
+    node: str = "w"
     sampler: Sampler | None = None
     rewards: Callable[[int, int], float] = lambda group, sample: float(sample % 2)
     submissions: dict[int, Submission] = field(default_factory=dict)
@@ -104,9 +105,18 @@ class Crew:
         return await self.clients.enter_async_context(CoordinatorClient(self.url, node=node, role=role))
 
     async def begin(self) -> None:
-        self.worker = await self.client(Role.WORKER, "w")
+        self.worker = await self.client(Role.WORKER, self.node)
         self.validator = await self.client(Role.VALIDATOR, "v")
         self.fetcher = PolicyFetcher(self.worker.get_chunk, ChunkCache(1 << 20))
+
+    async def another(self, node: str) -> "Crew":
+        """Of the same pool, with a worker of another name."""
+        made = Crew(self.url, self.pool, self.clients, node)
+        await made.begin()
+        return made
+
+    async def give_back(self, lease: Lease) -> None:
+        await self.worker.forfeit(Forfeit(node=self.node, lease_id=lease.lease_id))
 
     async def lease(self) -> Lease | None:
         """Of the newest version, whose weights are loaded."""
@@ -122,7 +132,7 @@ class Crew:
                 self.sampler.swap(fetched)
         assert self.sampler is not None
         request = LeaseRequest(
-            node="w", policy_version=self.sampler.policy_version, policy_digest=self.sampler.policy_digest
+            node=self.node, policy_version=self.sampler.policy_version, policy_digest=self.sampler.policy_digest
         )
         return await self.worker.lease(request, wait_s=0.05)
 

@@ -38,7 +38,7 @@ def test_shipped_configurations_are_found_by_name() -> None:
     assert resolve_config("demo") == shipped_path("demo")
 
 
-@pytest.mark.parametrize("name", ["arithmetic", "demo", "mod-sum", "reverse-text"])
+@pytest.mark.parametrize("name", ["arithmetic", "demo", "mod-sum", "reasoning-gym", "reverse-text"])
 def test_shipped_configurations_are_valid_and_their_tasks_fit_the_limits(name: str) -> None:
     config = load(RunConfig, shipped_path(name)).config
     assert config.run.name == name
@@ -48,9 +48,9 @@ def test_shipped_configurations_are_valid_and_their_tasks_fit_the_limits(name: s
     assert pool.environment.seed == config.run.seed
 
 
-def test_the_shipped_reasoning_gym_asks_for_a_model() -> None:
-    config = load(RunConfig, shipped_path("reasoning-gym"), ["--environment.name=sort-digits"]).config
-    with pytest.raises(UserError, match=r'^trainer\.model\.path is "models/change-me"'):
+def test_a_data_set_that_no_tiny_model_can_spell_asks_for_a_model() -> None:
+    config = load(RunConfig, shipped_path("reasoning-gym"), ["--environment.args={}"]).config
+    with pytest.raises(UserError, match=r'^trainer\.model\.path is "tiny".*open vocabulary'):
         build_pool(config)
 
 

@@ -1,0 +1,321 @@
+"""`farflung run` as operating-system processes: started through the command line, watched, killed, cleaned up.
+
+Processes are found by their parent and named by their log file. Only processes that a test has started, and their
+children, are ever sent a signal.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farflung.cli.run_folder import RunFolder
+from farflung.telemetry.metrics import MetricsRow, read_metrics
+from farflung.wire.node import PoolStatus
+
+PATIENCE_S = 150.0
+"""Far beyond what anything here takes on a loaded machine, and within the time limit of a test."""
+POLL_S = 0.05
+TAIL_LINES = 15
+
+FARFLUNG = (sys.executable, "-P", "-m", "farflung.cli.main")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+CONFIG = """
+# A tiny model learns to sort four digits: about 20 seconds on two cores.
+[run]
+name = "e2e"
+
+[environment]
+name = "sort-digits"
+args = {num_digits = 4}
+
+[pool]
+name = "e2e"
+group_size = 8
+groups_per_slot = 16
+groups_per_batch = 64
+max_staleness = 4
+max_outstanding_groups = 192
+max_prompt_tokens = 8
+max_completion_tokens = 6
+lease_s = 5.0
+
+[coordinator]
+port = 0
+silent_after_s = 5.0
+judge_s = 5.0
+
+[trainer]
+lr = 5e-4
+warmup_steps = 5
+max_versions = 40
+
+[trainer.warm_start]
+max_steps = 400
+target_accuracy = 0.3
+batch_size = 64
+lr = 4e-3
+
+[trainer.evaluation]
+every_versions = 10
+num_tasks = 1000
+
+[worker]
+heartbeat_s = 0.5
+
+[validator]
+heartbeat_s = 0.5
+
+[supervisor]
+num_workers = 2
+worker_overrides = [{}, {speed = 0.5}]
+restart_max_delay_s = 1.0
+max_restarts = 1000
+"""
+
+
+def run_command(
+    *words: str, timeout_s: float = PATIENCE_S, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """One command to its end."""
+    return subprocess.run(
+        [*FARFLUNG, *words],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        env=ENVIRONMENT,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+class Process:
+    """A `farflung` command in the background, with what it prints in one file."""
+
+    def __init__(self, words: Sequence[str], log_path: Path, environment: Mapping[str, str] = ENVIRONMENT) -> None:
+        self.log_path = log_path
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*FARFLUNG, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(environment)
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def output(self) -> str:
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+
+class RealRun:
+    """One run folder, with the supervisor that works in it or has worked in it."""
+
+    def __init__(self, parent: Path, *settings: str, name: str = "e2e", environment: Mapping[str, str] = {}) -> None:
+        self.folder = RunFolder(root=parent / name)
+        self.config_path = parent / f"{name}.toml"
+        self.config_path.write_text(CONFIG)
+        self.settings = [f"--run.dir={parent}", f"--run.name={name}", *settings]
+        self.environment = {**ENVIRONMENT, **environment}
+        self.supervisor: Process | None = None
+        self.others: list[Process] = []
+        self._roles_seen: dict[int, str] = {}
+
+    # -- processes ------------------------------------------------------------------------------------------------
+
+    def start(self, *settings: str) -> None:
+        """Start or continue the run."""
+        words = ["run", str(self.config_path), *self.settings, *settings]
+        output_path = self.folder.root.with_name(f"{self.folder.root.name}.out")
+        self.supervisor = Process(words, output_path, self.environment)
+
+    def start_worker(self, node: str, *settings: str) -> Process:
+        """A worker that no supervisor knows, by URL."""
+        words = ["worker", "--coordinator", self.url, f"--worker.node={node}", "--worker.heartbeat_s=0.5", *settings]
+        worker = Process(words, self.folder.logs / f"{node}.log")
+        self.others.append(worker)
+        return worker
+
+    def roles(self) -> dict[str, int]:
+        """Process name -> id of the roles that run now."""
+        if self.supervisor is None:
+            return {}
+        found = {_role_name(pid): pid for pid in _children(self.supervisor.pid)}
+        roles = {name: pid for name, pid in found.items() if name is not None}
+        self._roles_seen |= {pid: name for name, pid in roles.items()}
+        return roles
+
+    def kill_role(self, name: str) -> int:
+        """`kill -9` as soon as the role runs; its process id."""
+        pid: int = self.until(lambda: self.roles().get(name), f"{name} to run")
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def finish(self, timeout_s: float = PATIENCE_S) -> None:
+        """Wait for the end of the run, which must be a good one."""
+        code = self.exit_code(timeout_s)
+        assert code == 0, self.report(f"the run ended with code {code}")
+
+    def exit_code(self, timeout_s: float = PATIENCE_S) -> int:
+        assert self.supervisor is not None, "start it first"
+        self.until(lambda: self.supervisor and self.supervisor.exit_code is not None, "the run to end", timeout_s)
+        assert self.supervisor.exit_code is not None
+        return self.supervisor.exit_code
+
+    def wait_until_nobody_is_left(self) -> None:
+        """After the supervisor was killed."""
+        self.until(lambda: not self.orphans(), "the roles to notice that their supervisor is gone", is_over=True)
+
+    def orphans(self) -> list[int]:
+        """Roles of this run that were seen by `roles` and are still there, whoever their parent is."""
+        return [pid for pid in self._roles_seen if _belongs_to(pid, self.folder.root)]
+
+    def clean_up(self) -> None:
+        """End what is left of the processes that this run has started."""
+        for process in [self.supervisor, *self.others]:
+            if process is not None and process.exit_code is None:
+                self.roles()
+                process.kill()
+        for pid in self.orphans():
+            os.kill(pid, signal.SIGKILL)
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        config = tomllib.loads(self.folder.config.read_text())
+        return f"http://127.0.0.1:{config['coordinator']['port']}"
+
+    def status(self) -> PoolStatus | None:
+        """The coordinator's picture; None while it is away."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/v1/status", timeout=2) as answer:
+                return PoolStatus.from_bytes(answer.read())
+        except (OSError, urllib.error.URLError):
+            return None
+
+    def version(self) -> int:
+        """Newest version that the coordinator has told of just now; -1 while it has none, or is away."""
+        status = self.status()
+        return -1 if status is None else status.policy_version
+
+    def wait_for_version(self, version: int, timeout_s: float = PATIENCE_S) -> None:
+        self.until(lambda: self.version() >= version, f"version {version}", timeout_s)
+
+    def metrics(self, kind: str) -> list[MetricsRow]:
+        return [row for row in read_metrics(self.folder.metrics) if row["kind"] == kind]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.folder.summary.read_text())
+        return found
+
+    @property
+    def output(self) -> str:
+        """What the person in front of the terminal has seen, over all sessions."""
+        assert self.supervisor is not None, "start it first"
+        return self.supervisor.output
+
+    def log(self, name: str) -> str:
+        """Of one process, over all its lives."""
+        return (self.folder.logs / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def tracebacks(self) -> list[str]:
+        """Lines of logs that start a traceback, with the file's name."""
+        return [f"{path.name}: {line}" for path in self._logs() for line in _lines(path) if "Traceback" in line]
+
+    def until(self, ask: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S, *, is_over: bool = False) -> Any:
+        """The first answer that is true; fails with the logs when there is none in time.
+
+        Args:
+            is_over: whether to wait although the supervisor has ended, which is else a reason to wait no more.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            has_ended = not is_over and self.supervisor is not None and self.supervisor.exit_code is not None
+            if answer := ask():
+                return answer
+            if has_ended or time.monotonic() > deadline_s:
+                pytest.fail(self.report(f"waited for {what}{', but the run has ended' if has_ended else ''}"))
+            time.sleep(POLL_S)
+
+    def report(self, headline: str) -> str:
+        """The headline and the end of every log."""
+        tails = ["\n".join([f"== {path.name}", *_lines(path)[-TAIL_LINES:]]) for path in self._logs()]
+        return "\n".join([headline, *tails])
+
+    def _logs(self) -> list[Path]:
+        return [*self.folder.root.parent.glob("*.out"), *sorted(self.folder.logs.glob("*.log"))]
+
+
+StartRun = Callable[..., RealRun]
+"""What the fixture `new_run` is: makes a run with these settings on top of `CONFIG`, and does not start it."""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not yet reaped by its parent does not."""
+    return _state(pid) not in (None, "Z")
+
+
+def _state(pid: int) -> str | None:
+    fields = _stat(pid)
+    return fields[0] if fields else None
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent, ... of a process; empty when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _children(pid: int) -> list[int]:
+    pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
+    return [child for child in pids if (fields := _stat(child)) and fields[0] != "Z" and int(fields[1]) == pid]
+
+
+def _role_name(pid: int) -> str | None:
+    """The name of a role's log file without its ending; None for another process, or one that is not yet started."""
+    words = _words(pid)
+    return Path(words[words.index("--log") + 1]).stem if "--log" in words[:-1] else None
+
+
+def _belongs_to(pid: int, folder: Path) -> bool:
+    return is_alive(pid) and any(word.startswith(f"{folder}/") for word in _words(pid))
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []

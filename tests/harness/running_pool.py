@@ -13,6 +13,7 @@ from farflung.broadcast.watch import FetchedPolicy
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.journal import Published, decode
 from farflung.coordinator.service import run as run_coordinator
+from farflung.errors import Transient
 from farflung.state.event_log import SqlEventLog
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
@@ -182,11 +183,14 @@ class Crew:
         return slots
 
     async def work(self) -> None:
-        """Until cancelled or until the run is over."""
+        """Until cancelled or until the run is over; through restarts of the coordinator."""
         while not self.worker.is_finished:
-            submission = await self.submit()
-            if submission is not None:
-                await self.judge(submission)
+            try:
+                submission = await self.submit()
+                if submission is not None:
+                    await self.judge(submission)
+            except Transient:
+                await asyncio.sleep(0.05)
 
 
 @asynccontextmanager

@@ -218,6 +218,34 @@ def test_discarded_slots_are_dropped_and_reported_with_the_next_batch() -> None:
     assert buffer.metrics()["buffer/dropped/non_finite"] == 2
 
 
+def test_an_empty_batch_reports_given_up_slots_that_would_starve_the_pool() -> None:
+    buffer = a_buffer([0, 1], replace(PARAMS, max_unreported=2))
+    rolled_back = buffer.take(0)
+    assert rolled_back is not None
+    buffer.discard(rolled_back.batch_id, "non_finite")
+    assert buffer.take(0) is None
+    buffer.give_up(2, "unreadable")
+    batch = buffer.take(0)
+    assert batch is not None
+    assert (batch.entries, batch.num_groups, batch.num_tokens, batch.staleness.total) == ((), 0, 0, 0)
+    assert [drop.slot for drop in batch.drops] == [0, 1, 2]
+    buffer.release(batch.batch_id)
+    assert buffer.take(1) is None
+    assert (buffer.trained_in(1), buffer.metrics()["buffer/trained"]) == ([], 0)
+
+
+def test_a_complete_batch_comes_before_an_empty_one() -> None:
+    buffer = a_buffer([1, 2], replace(PARAMS, max_unreported=0))
+    buffer.give_up(0, "unreadable")
+    assert take_slots(buffer) == (1, 2)
+
+
+def test_stale_slots_alone_never_make_an_empty_batch() -> None:
+    buffer = a_buffer([0], replace(PARAMS, max_unreported=0))
+    assert buffer.take(3) is None
+    assert buffer.metrics()["buffer/dropped/stale"] == 1
+
+
 def test_a_batch_is_given_back_once() -> None:
     buffer = a_buffer([0, 1])
     batch = buffer.take(0)
@@ -385,6 +413,7 @@ def test_a_slot_must_hold_its_own_groups() -> None:
         ({"max_slots": 0}, "max_slots is 0"),
         ({"max_history": 0}, "max_history is 0"),
         ({"window_slots": -1}, "window_slots is -1"),
+        ({"max_unreported": -1}, "max_unreported is -1"),
     ],
 )
 def test_sizes_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:

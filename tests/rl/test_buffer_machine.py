@@ -47,13 +47,22 @@ class BufferMachine(RuleBasedStateMachine):
         max_staleness=st.integers(0, 3),
         max_slots=st.integers(1, 8),
         window_slots=st.one_of(st.none(), st.integers(0, 5)),
+        max_unreported=st.one_of(st.none(), st.integers(0, 5)),
     )
-    def start(self, groups_per_batch: int, max_staleness: int, max_slots: int, window_slots: int | None) -> None:
+    def start(
+        self,
+        groups_per_batch: int,
+        max_staleness: int,
+        max_slots: int,
+        window_slots: int | None,
+        max_unreported: int | None,
+    ) -> None:
         self.params = BufferParams(
             groups_per_batch=groups_per_batch,
             max_staleness=max_staleness,
             max_slots=max_slots,
             window_slots=window_slots,
+            max_unreported=max_unreported,
         )
         self.buffer = ExperienceBuffer(self.params)
         self.version = 0
@@ -61,6 +70,7 @@ class BufferMachine(RuleBasedStateMachine):
         self.sampled_with: list[int] = []
         self.num_groups: list[int] = []
         self.given_up: set[int] = set()
+        self.rolled_back: set[int] = set()
         self.out: dict[int, Batch] = {}
         self.reported: list[int] = []
         """Slots whose drop stands in a released batch."""
@@ -78,6 +88,9 @@ class BufferMachine(RuleBasedStateMachine):
             for missing in self.slots(State.OUT)
             if missing < slot
         )
+
+    def reported_when_released(self) -> list[int]:
+        return [drop.slot for batch in self.out.values() for drop in batch.drops]
 
     def expected_batch(self) -> list[int] | None:
         taken: list[int] = []
@@ -144,11 +157,14 @@ class BufferMachine(RuleBasedStateMachine):
             if self.version - self.sampled_with[slot] > self.params.max_staleness:
                 self.state[slot] = State.DROPPED
         expected = self.expected_batch()
+        max_unreported, reported = self.params.max_unreported, {*self.reported, *self.reported_when_released()}
+        if expected is None and max_unreported is not None:
+            expected = [] if len((self.given_up | self.rolled_back) - reported) > max_unreported else None
         batch = self.buffer.take(self.version)
         assert (None if batch is None else list(batch.slots)) == expected
         if batch is None:
             return
-        assert max(batch.staleness.counts) <= self.params.max_staleness
+        assert batch.staleness.max <= self.params.max_staleness
         for slot in batch.slots:
             self.state[slot] = State.TAKEN
         self.out[batch.batch_id] = batch
@@ -170,6 +186,7 @@ class BufferMachine(RuleBasedStateMachine):
     def discard(self, data: st.DataObject) -> None:
         batch = self.out.pop(data.draw(st.sampled_from(sorted(self.out))))
         self.buffer.discard(batch.batch_id, "rolled_back")
+        self.rolled_back |= set(batch.slots)
         for slot in batch.slots:
             self.state[slot] = State.DROPPED
 

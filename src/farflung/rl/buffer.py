@@ -26,6 +26,10 @@ while a batch is out or ready, that is while the trainer is the one to wait for.
 needs, and holds at most max(max_slots, window_slots + groups_per_batch) slots; without a window, also what the pool
 samples while one slot is late.
 
+*Given-up slots.* What was rolled back or given up keeps its place in the pool until a batch record says that it was
+dropped. With more than `max_unreported` such slots the pool may have no places left to fill a batch from, so `take`
+gives an empty batch, whose version only reports them.
+
 Synchronous and pure: no clock, no threads, no I/O; the trainer's inbox adds waiting. Does not know submissions, files
 or keys.
 """
@@ -75,6 +79,8 @@ class BufferParams:
     """Places for waiting and taken slots."""
     window_slots: int | None
     """Later slots to be admitted before a missing one is passed over; None = wait for every slot (deterministic)."""
+    max_unreported: int | None = None
+    """Slots rolled back or given up that may go unreported while no batch is complete; None = any number."""
     max_history: int = 64
     """Versions for which the buffer remembers what they were trained on; batch records keep the rest."""
 
@@ -84,6 +90,8 @@ class BufferParams:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be >= {minimum}")
         if self.window_slots is not None and self.window_slots < 0:
             raise ValueError(f"window_slots is {self.window_slots}: it must be >= 0, or None to wait for every slot")
+        if self.max_unreported is not None and self.max_unreported < 0:
+            raise ValueError(f"max_unreported is {self.max_unreported}: it must be >= 0, or None for any number")
 
 
 class BufferSnapshot(TypedDict):
@@ -199,11 +207,12 @@ class ExperienceBuffer:
     def take(self, current_version: int) -> Batch | None:
         """The next batch for the trainer at `current_version`, or None if it is not complete yet.
 
-        Drops what is too old first, whether or not a batch comes of it. Several batches may be out at once.
+        Drops what is too old first, whether or not a batch comes of it. Several batches may be out at once. A batch is
+        empty when it is only there to report drops.
         """
         self._drop_inadmissible(current_version)
         entries = self._next_entries()
-        if not entries:
+        if not entries and not self._must_report:
             return None
         for entry in entries:
             del self._waiting[entry.slot]
@@ -277,6 +286,12 @@ class ExperienceBuffer:
         if self.num_occupied < self.params.max_slots:
             return False
         return bool(self._taken) or bool(self._next_entries())
+
+    @property
+    def _must_report(self) -> bool:
+        """Stale slots do not count: the pool has taken their places back already."""
+        given_up = sum(drop.reason != DropReason.STALE for drop in self._drops)
+        return self.params.max_unreported is not None and given_up > self.params.max_unreported
 
     @property
     def num_occupied(self) -> int:

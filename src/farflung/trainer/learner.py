@@ -106,6 +106,14 @@ def adam_params(config: TrainerConfig) -> AdamParams:
 
 
 def _batch_metrics(batch: Batch, training: TrainingSet) -> dict[str, float]:
+    """An empty batch, which only reports drops, has counts of 0 and no means."""
+    counts = {
+        "num_groups": float(batch.num_groups),
+        "completions/num_tokens": float(batch.num_tokens),
+        "num_tokens": 0.0,  # that carried a gradient; the step says how many
+    }
+    if not batch.entries:
+        return counts
     rewards, correct = group_rewards(batch.groups)
     lengths = [len(rollout.completion_tokens) for group in batch.groups for rollout in group.rollouts]
     mean = _mean(rewards)
@@ -119,9 +127,7 @@ def _batch_metrics(batch: Batch, training: TrainingSet) -> dict[str, float]:
         "completions/max_length": float(max(lengths)),
         "staleness/mean": staleness.mean,
         "staleness/max": float(staleness.max),
-        "num_groups": float(batch.num_groups),
-        "completions/num_tokens": float(batch.num_tokens),
-        "num_tokens": 0.0,  # that carried a gradient; the step says how many
+        **counts,
     }
 
 

@@ -169,7 +169,7 @@ class Trainer:
             await self._learn_from(batch, laps)
 
     async def _learn_from(self, batch: Batch, laps: Laps) -> None:
-        """Make the next version of a batch, or refuse it."""
+        """Make the next version of a batch, or refuse it. An empty batch makes one with the same weights."""
         next_version = self.publisher.policy_version + 1
         with self.activity.busy("training"):
             step = await asyncio.to_thread(self.setup.learner.learn, batch)
@@ -184,7 +184,8 @@ class Trainer:
         if evaluation is not None and canary.is_collapse(evaluation):
             await self._roll_back(batch, COLLAPSE)
             return
-        self._rollbacks_in_a_row = 0
+        if batch.entries:
+            self._rollbacks_in_a_row = 0
         self.setup.learner.keep(step)
         await self.inbox.release(batch.batch_id)
         is_best = evaluation is not None and canary.accept(evaluation)
@@ -222,7 +223,10 @@ class Trainer:
             self.feed.published([*batch.slots, *(drop.slot for drop in batch.drops)])
 
     async def _roll_back(self, batch: Batch, reason: str) -> None:
-        """Refuse to publish: back to the last good weights, the batch is dropped and never tried again."""
+        """Refuse to publish: back to the last good weights, the batch is dropped and never tried again.
+
+        The next batch record reports the drop; the buffer sees to it that one comes before the pool starves.
+        """
         self._rollbacks_in_a_row += 1
         if self._rollbacks_in_a_row > MAX_ROLLBACKS_IN_A_ROW:
             raise OurFault(

@@ -114,13 +114,18 @@ def _first_masters(config: TrainerConfig, description: ModelDescription, seed: i
 
 
 def _buffer(config: TrainerConfig, pool: PoolSpec, checkpoint: Checkpoint | None) -> ExperienceBuffer:
-    """Places for everything that the coordinator lets be outstanding, so the feed never blocks on a full buffer."""
+    """Places for everything that the coordinator lets be outstanding, so the feed never blocks on a full buffer.
+
+    Given-up slots are reported at the latest when they leave the pool less than a batch.
+    """
     outstanding_slots = -(-pool.max_outstanding_groups // pool.groups_per_slot)
+    batch_slots = -(-pool.groups_per_batch // pool.groups_per_slot)
     params = BufferParams(
         groups_per_batch=pool.groups_per_batch,
         max_staleness=pool.max_staleness,
-        max_slots=outstanding_slots + pool.groups_per_batch // pool.groups_per_slot,
+        max_slots=outstanding_slots + batch_slots,
         window_slots=config.window_slots,
+        max_unreported=max(0, pool.max_outstanding_groups // pool.groups_per_slot - batch_slots),
     )
     if checkpoint is None:
         return ExperienceBuffer(params)

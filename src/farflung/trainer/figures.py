@@ -35,10 +35,12 @@ class Figures:
         self._num_samples = num_samples
 
     def warm_start(self, step: int, loss: float, accuracy: float) -> None:
+        logger.info("warm start, step %d: accuracy %.3f", step, accuracy)
         self._metrics.write("warm_start", {"loss": loss, "accuracy": accuracy}, step=step)
 
     def evaluation(self, version: int, evaluation: Evaluation) -> None:
         """Of the policy that is about to be published as `version`, or to be refused."""
+        logger.info("version %d: accuracy %.3f on %d held-out tasks", version, evaluation.accuracy, evaluation.num_tasks)
         self._metrics.write(
             "eval",
             {

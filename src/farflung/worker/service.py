@@ -56,6 +56,7 @@ async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event) -> None:
         patience = Patience(stop, config.unreachable_s)
         with suppress(Stopped):
             pool = await patience(client.pool)
+            logger.info("worker %s samples for pool %s at %s", node, pool.name, url)
             async with heartbeats(client, vitals, config.heartbeat_s):
                 worker = Worker(config, client, patience, pool, activity, vitals, stop)
                 await worker.run()

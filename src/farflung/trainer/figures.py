@@ -40,7 +40,7 @@ class Figures:
 
     def evaluation(self, version: int, evaluation: Evaluation) -> None:
         """Of the policy that is about to be published as `version`, or to be refused."""
-        logger.info("version %d: accuracy %.3f on %d held-out tasks", version, evaluation.accuracy, evaluation.num_tasks)
+        logger.info("version %d: held-out accuracy %.3f (%d tasks)", version, evaluation.accuracy, evaluation.num_tasks)
         self._metrics.write(
             "eval",
             {

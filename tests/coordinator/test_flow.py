@@ -102,6 +102,7 @@ async def test_a_submission_that_does_not_repeat_its_lease_or_file_is_refused(po
         ({"policy_version": 1}, "lease_mismatch"),
         ({"policy_digest": other}, "lease_mismatch"),
         ({"num_rollouts": 3}, "lease_mismatch"),
+        ({"num_tokens": 2**40}, "lease_mismatch"),
         ({"file_key": "rollouts/elsewhere"}, "lease_mismatch"),
         ({"pool_digest": other}, "wrong_pool"),
         ({"lease_id": "99-0"}, "unknown_lease"),

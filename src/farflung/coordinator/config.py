@@ -28,7 +28,7 @@ class PoolConfig(Config):
     temperature: float = Field(1.0, gt=0, le=5, description="Sampling temperature; training needs draws, so not 0.")
     max_prompt_tokens: int = Field(256, ge=1, description="Longest prompt, tokens.")
     max_completion_tokens: int = Field(256, ge=1, description="Longest completion, tokens.")
-    lease_s: float = Field(120.0, gt=0, description="Seconds that a worker has for one slot.")
+    lease_s: float = Field(120.0, gt=0, le=604_800, description="Seconds that a worker has for one slot.")
     max_attempts: int = Field(3, ge=1, description="Leases of one slot before it ends.")
     max_file_bytes: int = Field(64 << 20, ge=4096, description="Largest rollout file that is accepted.")
 
@@ -108,9 +108,15 @@ class CoordinatorConfig(Config):
     store_url: str = Field("", description="Where chunks and rollout files go: a folder or s3://, gs://, az:// URL.")
     database_url: str = Field("", description="SQLAlchemy URL of the event log, e.g. sqlite:///runs/x/coordinator.db.")
 
-    silent_after_s: float = Field(20.0, gt=0, description="A node not heard of for this long is dead; its lease moves.")
-    forget_after_s: float = Field(600.0, gt=0, description="A dead node disappears from the status after this.")
-    judge_s: float = Field(60.0, gt=0, description="A validator has this long for an assignment; then another gets it.")
+    silent_after_s: float = Field(
+        20.0, gt=0, le=604_800, description="A node not heard of for this long is dead; its lease moves."
+    )
+    forget_after_s: float = Field(
+        600.0, gt=0, le=604_800, description="A dead node disappears from the status after this."
+    )
+    judge_s: float = Field(
+        60.0, gt=0, le=604_800, description="A validator has this long for an assignment; then another gets it."
+    )
     max_judgings: int = Field(3, ge=1, description="Failed attempts to judge one submission before it is set aside.")
     sweep_s: float = Field(0.5, gt=0, description="Seconds between looks at what time has ended.")
     keep_files: bool = Field(True, description="Keep rollout files and evidence after they were trained on or refused.")

@@ -137,14 +137,21 @@ class LeasingDesk:
                 "each must be at least 1",
             )
         lease = self._open_lease(submission.node, submission.lease_id)
+        most_rollouts = rules.groups_per_slot * rules.group_size
         expected = {
             "slot": lease.slot,
             "attempt": lease.attempt,
             "policy_version": lease.policy_version,
             "policy_digest": lease.policy_digest,
             "file_key": self._core.ticket(lease).key,
-            "num_rollouts": rules.groups_per_slot * rules.group_size,
+            "num_rollouts": most_rollouts,
         }
+        most_tokens = most_rollouts * rules.max_completion_tokens
+        if submission.num_tokens > most_tokens:
+            raise Refused(
+                RefusalReason.LEASE_MISMATCH,
+                f"num_tokens is {submission.num_tokens}, but a slot has at most {most_tokens} completion tokens",
+            )
         for name, value in expected.items():
             if getattr(submission, name) != value:
                 raise Refused(

@@ -120,7 +120,7 @@ def _batch_metrics(batch: Batch, training: TrainingSet) -> dict[str, float]:
     staleness = batch.staleness
     return {
         "reward/mean": mean,
-        "reward/std": _mean([(reward - mean) ** 2 for reward in rewards]) ** 0.5,
+        "reward/std": _mean([(reward - mean) * (reward - mean) for reward in rewards]) ** 0.5,
         "correct/mean": _mean(correct),
         "frac_reward_zero_std": training.dropped_groups["no_signal"] / max(batch.num_groups, 1),
         "completions/mean_length": _mean([float(length) for length in lengths]),

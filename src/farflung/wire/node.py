@@ -1,10 +1,16 @@
 """Signs of life and the coordinator's picture of the pool."""
 
+import re
 from enum import StrEnum
 from typing import ClassVar
 
 from farflung.wire.canonical import Record
 from farflung.wire.invariants import require_counts, require_finite, require_names
+
+ACTIVITY = re.compile(r"[A-Za-z0-9 ,.'-]{0,80}")
+"""Ends up in terminals of others: no control characters, no markup."""
+MAX_TIME_OR_RATE = 1e10
+"""Seconds, or tokens per second: three centuries, or more than any machine. Keeps totals over many nodes finite."""
 
 
 class Role(StrEnum):
@@ -40,7 +46,12 @@ class Heartbeat(Record, frozen=True, kw_only=True):
         require_names(node=self.node)
         require_counts(at_least=-1, policy_version=self.policy_version)
         require_counts(tokens=self.tokens)
-        require_finite("times and rates", (self.busy_s, self.idle_s, self.cpu_s, self.tokens_per_s))
+        times = (self.busy_s, self.idle_s, self.cpu_s, self.tokens_per_s)
+        require_finite("times and rates", times)
+        if min(times) < 0 or max(times) > MAX_TIME_OR_RATE:
+            raise ValueError(f"times and rates are {times}: each must be in [0, {MAX_TIME_OR_RATE:g}]")
+        if ACTIVITY.fullmatch(self.activity) is None:
+            raise ValueError(f"activity is {self.activity!r}: it must be a few plain words")
 
 
 class NodeStatus(Record, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from farflung.api.client import CoordinatorClient
+from farflung.api.patience import Patience
 from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
 from farflung.broadcast.watch import FetchedPolicy
 from farflung.coordinator.config import CoordinatorConfig
@@ -15,6 +16,8 @@ from farflung.coordinator.journal import Published, decode
 from farflung.coordinator.service import run as run_coordinator
 from farflung.errors import Transient
 from farflung.state.event_log import SqlEventLog
+from farflung.trainer.policy import Policy
+from farflung.trainer.publisher import Publisher
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Publication
@@ -25,7 +28,7 @@ from farflung.wire.rollout_file import write_rollouts
 from farflung.wire.submission import Submission
 from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, RejectReason, RewardResult, Verdict
 from farflung.worker.sampler import Sampler
-from tiny_pool import environment
+from tiny_pool import description, environment
 
 
 def submission_for(lease: Lease, rollouts: Sequence[Rollout], data: bytes, file_key: str) -> Submission:
@@ -100,6 +103,8 @@ class Crew:
     node: str = "w"
     sampler: Sampler | None = None
     rewards: Callable[[int, int], float] = lambda group, sample: float(sample % 2)
+    tamper: Callable[[list[Rollout]], Sequence[Rollout] | bytes] = lambda rollouts: rollouts
+    """What is handed in instead of what was sampled; bytes = the file itself."""
     submissions: dict[int, Submission] = field(default_factory=dict)
 
     async def client(self, role: Role, node: str) -> CoordinatorClient:
@@ -144,10 +149,12 @@ class Crew:
             return None
         assert self.sampler is not None
         rollouts = self.sampler.sample(lease, environment(), self.pool)
-        data = write_rollouts(rollouts, self.pool.digest())
+        changed = self.tamper(rollouts)
+        data = changed if isinstance(changed, bytes) else write_rollouts(changed, self.pool.digest())
         ticket = await self.worker.ticket(lease.lease_id)
         await self.worker.upload(ticket, data)
-        submission = submission_for(lease, rollouts, data, ticket.key)
+        claimed = rollouts if isinstance(changed, bytes) else changed
+        submission = submission_for(lease, claimed, data, ticket.key)
         await self.worker.submit(submission)
         self.submissions[submission.slot] = submission
         return submission
@@ -218,3 +225,18 @@ async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.01)
+
+
+async def publish_version(client: CoordinatorClient, pool: PoolSpec, policy: Policy) -> Publication:
+    """The next version, made from no batch."""
+    publisher = Publisher(client, Patience(asyncio.Event(), 5.0), pool, description().policy_files, 1024)
+    publisher.last = await client.last_publication()
+    publication, prepared = publisher.prepare(
+        policy,
+        optimizer_step=publisher.policy_version + 1,
+        now_ms=0,
+        items=() if publisher.last else None,
+        drops=(),
+    )
+    await publisher.send(publication, prepared)
+    return publication

@@ -1,6 +1,7 @@
 """The whole trainer against a running coordinator and a scripted crew: runs, stops, kills, refused steps."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from farflung.trainer import learner as learner_module
 from farflung.trainer import service
 from farflung.trainer.canary import Canary
 from farflung.trainer.checkpoint import Checkpoints
+from farflung.trainer.inbox import Inbox
 from farflung.trainer.learner import Learner
 from farflung.trainer.policy import Policy
 from farflung.trainer.publisher import Publisher
@@ -257,6 +259,32 @@ async def test_a_stop_in_the_middle_of_a_version_makes_it_durable_and_the_next_s
     assert len(history) == 4
     assert trained_slots(history)[:4] == [0, 1, 2, 3]
     assert [publication.manifest.optimizer_step for publication in history] == [0, 1, 2, 3]
+
+
+async def test_after_a_stop_no_further_batch_is_taken_however_many_are_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version in hand is durable but not announced: a second step would take its number."""
+
+    async def slow(self: Inbox) -> None:
+        """The feed has not noticed yet."""
+
+    async with a_place(tmp_path) as place:
+        async with place.training(max_versions=9) as (task, stop):
+            await place.until_published(0)
+            loop, learn = asyncio.get_running_loop(), Learner.learn
+
+            def stopping(self: Learner, batch: Any) -> Any:
+                loop.call_soon_threadsafe(stop.set)
+                time.sleep(0.3)  # both batches are ready by then
+                return learn(self, batch)
+
+            monkeypatch.setattr(Inbox, "stop", slow)
+            monkeypatch.setattr(Learner, "learn", stopping)
+            await place.crew.deliver(4)
+            await task
+        assert (await place.published(), place.saved_version()) == (0, 1)
+        assert [row["version"] for row in place.rows("train")] == [1]
 
 
 # -- killed -----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ from farflung.model.factory import random_state
 from farflung.model.folder import save_folder
 from farflung.trainer.config import ModelSourceConfig
 from farflung.trainer.model_source import describe
-from real_run import CONFIG, ENVIRONMENT, FARFLUNG, PATIENCE_S, run_command
+from processes import ENVIRONMENT, FARFLUNG, PATIENCE_S, run_command
+from real_run import CONFIG
 
 NOBODY_LISTENS = "http://127.0.0.1:1"
 SOON_S = 60.0

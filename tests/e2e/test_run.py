@@ -19,7 +19,10 @@ from farflung.evaluation.heldout import evaluate
 from farflung.model.folder import load_folder
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
-from real_run import RealRun, StartRun, run_command
+from processes import run_command
+from real_run import RealRun, StartRun
+
+pytestmark = pytest.mark.timeout(600)
 
 MIN_RISE = 0.1
 """Held-out accuracy rises by 0.22 to 0.38 in 40 versions (seeds 0 to 4), one standard error being 0.02."""
@@ -149,7 +152,7 @@ def test_a_run_survives_kill_9_of_every_role(new_run: StartRun) -> None:
     run = new_run("--run.seed=3", "--pool.max_outstanding_groups=320")
     dice = random.Random(0)
     run.start()
-    moments = sorted(dice.sample(range(1, 34), len(ROLES)))
+    moments = sorted(dice.sample(range(1, 30), len(ROLES)))
     for version, name in zip(moments, dice.sample(ROLES, len(ROLES)), strict=True):
         run.wait_for_version(version)
         time.sleep(dice.uniform(0, 0.3))

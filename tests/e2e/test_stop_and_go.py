@@ -2,8 +2,13 @@
 
 import signal
 
+import pytest
+
 from audit import audit, read_history
-from real_run import RealRun, StartRun, run_command
+from processes import run_command
+from real_run import RealRun, StartRun
+
+pytestmark = pytest.mark.timeout(600)
 
 
 def same_command(run: RealRun) -> list[str]:

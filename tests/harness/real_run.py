@@ -1,19 +1,13 @@
-"""`farflung run` as operating-system processes: started through the command line, watched, killed, cleaned up.
-
-Processes are found by their parent and named by their log file. Only processes that a test has started, and their
-children, are ever sent a signal.
-"""
+"""`farflung run` with its real processes: started through the command line, watched, killed, cleaned up."""
 
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +16,10 @@ import pytest
 from farflung.cli.run_folder import RunFolder
 from farflung.telemetry.metrics import MetricsRow, read_metrics
 from farflung.wire.node import PoolStatus
+from processes import ENVIRONMENT, PATIENCE_S, Process, belongs_to, children, role_name
 
-PATIENCE_S = 150.0
-"""Far beyond what anything here takes on a loaded machine, and within the time limit of a test."""
 POLL_S = 0.05
 TAIL_LINES = 15
-
-FARFLUNG = (sys.executable, "-P", "-m", "farflung.cli.main")
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 CONFIG = """
 # A tiny model learns to sort four digits: about 20 seconds on two cores.
@@ -85,54 +75,6 @@ max_restarts = 1000
 """
 
 
-def run_command(
-    *words: str, timeout_s: float = PATIENCE_S, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    """One command to its end."""
-    return subprocess.run(
-        [*FARFLUNG, *words],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        env=ENVIRONMENT,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-
-
-class Process:
-    """A `farflung` command in the background, with what it prints in one file."""
-
-    def __init__(self, words: Sequence[str], log_path: Path, environment: Mapping[str, str] = ENVIRONMENT) -> None:
-        self.log_path = log_path
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        with log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*FARFLUNG, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(environment)
-            )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def exit_code(self) -> int | None:
-        return self._process.poll()
-
-    def send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
-        self._process.kill()
-        self._process.wait()
-
-    @property
-    def output(self) -> str:
-        return self.log_path.read_text(encoding="utf-8", errors="replace")
-
-
 class RealRun:
     """One run folder, with the supervisor that works in it or has worked in it."""
 
@@ -165,7 +107,7 @@ class RealRun:
         """Process name -> id of the roles that run now."""
         if self.supervisor is None:
             return {}
-        found = {_role_name(pid): pid for pid in _children(self.supervisor.pid)}
+        found = {role_name(pid): pid for pid in children(self.supervisor.pid)}
         roles = {name: pid for name, pid in found.items() if name is not None}
         self._roles_seen |= {pid: name for name, pid in roles.items()}
         return roles
@@ -193,7 +135,7 @@ class RealRun:
 
     def orphans(self) -> list[int]:
         """Roles of this run that were seen by `roles` and are still there, whoever their parent is."""
-        return [pid for pid in self._roles_seen if _belongs_to(pid, self.folder.root)]
+        return [pid for pid in self._roles_seen if belongs_to(pid, self.folder.root)]
 
     def clean_up(self) -> None:
         """End what is left of the processes that this run has started."""
@@ -275,46 +217,6 @@ class RealRun:
 
 StartRun = Callable[..., RealRun]
 """What the fixture `new_run` is: makes a run with these settings on top of `CONFIG`, and does not start it."""
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not yet reaped by its parent does not."""
-    return _state(pid) not in (None, "Z")
-
-
-def _state(pid: int) -> str | None:
-    fields = _stat(pid)
-    return fields[0] if fields else None
-
-
-def _stat(pid: int) -> list[str]:
-    """State, parent, ... of a process; empty when there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def _children(pid: int) -> list[int]:
-    pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
-    return [child for child in pids if (fields := _stat(child)) and fields[0] != "Z" and int(fields[1]) == pid]
-
-
-def _role_name(pid: int) -> str | None:
-    """The name of a role's log file without its ending; None for another process, or one that is not yet started."""
-    words = _words(pid)
-    return Path(words[words.index("--log") + 1]).stem if "--log" in words[:-1] else None
-
-
-def _belongs_to(pid: int, folder: Path) -> bool:
-    return is_alive(pid) and any(word.startswith(f"{folder}/") for word in _words(pid))
-
-
-def _words(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except (FileNotFoundError, ProcessLookupError):
-        return []
 
 
 def _lines(path: Path) -> list[str]:

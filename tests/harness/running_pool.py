@@ -14,6 +14,7 @@ from farflung.broadcast.watch import FetchedPolicy
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.journal import Published, decode
 from farflung.coordinator.service import run as run_coordinator
+from farflung.envs.base import Environment
 from farflung.errors import Transient
 from farflung.state.event_log import SqlEventLog
 from farflung.trainer.policy import Policy
@@ -105,6 +106,7 @@ class Crew:
     rewards: Callable[[int, int], float] = lambda group, sample: float(sample % 2)
     tamper: Callable[[list[Rollout]], Sequence[Rollout] | bytes] = lambda rollouts: rollouts
     """What is handed in instead of what was sampled; bytes = the file itself."""
+    environment: Environment = field(default_factory=environment)
     submissions: dict[int, Submission] = field(default_factory=dict)
 
     async def client(self, role: Role, node: str) -> CoordinatorClient:
@@ -148,7 +150,7 @@ class Crew:
         if lease is None:
             return None
         assert self.sampler is not None
-        rollouts = self.sampler.sample(lease, environment(), self.pool)
+        rollouts = self.sampler.sample(lease, self.environment, self.pool)
         changed = self.tamper(rollouts)
         data = changed if isinstance(changed, bytes) else write_rollouts(changed, self.pool.digest())
         ticket = await self.worker.ticket(lease.lease_id)

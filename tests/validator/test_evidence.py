@@ -1,0 +1,162 @@
+"""What a validator finds out by itself, and that its own trouble is nobody's fault."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from farflung.envs.base import Grade
+from farflung.errors import OurFault
+from farflung.trainer.policy import Policy
+from farflung.validator.evidence import POLICY_FILES, Judge
+from farflung.wire.canonical import sha256_hex
+from farflung.wire.lease import Lease
+from farflung.wire.rollout import Rollout
+from farflung.wire.rollout_file import write_rollouts
+from farflung.wire.submission import Assignment
+from farflung.wire.task import Task
+from farflung.wire.verdict import Outcome, RejectReason
+from running_pool import submission_for
+from tiny_pool import description, environment, pool_spec, sampled_groups, tiny_policy
+
+POOL = pool_spec()
+
+
+def a_judge(**changes: Any) -> Judge:
+    return Judge.from_policy(description().policy_files, pool_spec(**changes), "v")
+
+
+def sampled(policy: Policy | None = None) -> list[Rollout]:
+    return [rollout for group in sampled_groups(policy or tiny_policy(), POOL, slot=2) for rollout in group.rollouts]
+
+
+def an_assignment(rollouts: Sequence[Rollout], tasks: tuple[int, ...] = (4, 5)) -> tuple[Assignment, bytes]:
+    lease = Lease(
+        pool_digest=POOL.digest(),
+        lease_id="2-0",
+        slot=2,
+        attempt=0,
+        node="w",
+        policy_version=0,
+        policy_digest=sha256_hex(b"p"),
+        task_indices=tasks,
+        target_lengths=(0,) * len(tasks),
+        draw_seed="5e" * 32,
+        capability_class="any",
+        issued_at_ms=0,
+        expires_at_ms=1,
+    )
+    data = write_rollouts(rollouts, POOL.digest())
+    return Assignment(submission=submission_for(lease, rollouts, data, "rollouts/2"), lease=lease), data
+
+
+def test_the_worth_of_every_completion_is_the_environments_not_the_workers() -> None:
+    tokenizer = description().tokenizer
+    answers = [environment().task("train", index).answer for index in (4, 5)]
+    rollouts = []
+    for rollout in sampled():
+        text = answers[rollout.group] if rollout.sample == 1 else answers[rollout.group][::-1] + "0"
+        tokens = np.array([*tokenizer.encode(text), 1][:3], dtype=np.int32)
+        rollouts.append(
+            Rollout(
+                env=rollout.env,
+                task_id=rollout.task_id,
+                group=rollout.group,
+                sample=rollout.sample,
+                prompt_tokens=rollout.prompt_tokens,
+                completion_tokens=tokens,
+                logprobs=np.full(len(tokens), -1.0, dtype=np.float32),
+                stop_reason=rollout.stop_reason.EOS if tokens[-1] == 1 else rollout.stop_reason.LENGTH,
+                policy_version=0,
+                claimed_reward=1.0,
+            )
+        )
+    assignment, data = an_assignment(rollouts)
+    judgement = a_judge().judge(assignment, data, 0, 7)
+    assert judgement.verdict.outcome is Outcome.ACCEPTED, judgement.evidence.detail
+    assert [(result.group, result.sample, result.reward) for result in judgement.evidence.rewards] == [
+        (group, sample, float(sample == 1)) for group in range(2) for sample in range(4)
+    ]
+    assert (judgement.verdict.validator, judgement.verdict.judged_at_ms) == ("v", 7)
+
+
+def test_prompts_and_tasks_are_built_from_the_lease() -> None:
+    honest = sampled()
+    accepted = a_judge().judge(*an_assignment(honest), 0, 0)
+    assert accepted.verdict.outcome is Outcome.ACCEPTED
+    swapped = a_judge().judge(*an_assignment(honest, tasks=(5, 4)), 0, 0)
+    assert swapped.verdict.reason is RejectReason.WRONG_TASK
+
+
+@pytest.mark.parametrize("missing", [None, b""])
+def test_a_file_that_is_not_there_is_nobodys_rejection(missing: bytes | None) -> None:
+    assignment, _ = an_assignment(sampled())
+    judgement = a_judge().judge(assignment, missing, 0, 0)
+    expected = Outcome.UNJUDGED if missing is None else Outcome.REJECTED
+    assert judgement.verdict.outcome is expected
+
+
+def test_a_task_that_cannot_be_built_is_the_validators_fault() -> None:
+    assignment, data = an_assignment(sampled(), tasks=(4, 10**6))
+    with pytest.raises(OurFault, match="IndexError: task 1000000"):
+        a_judge().judge(assignment, data, 0, 0)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), KeyError("x"), ZeroDivisionError()])
+def test_a_grader_that_breaks_is_the_validators_fault(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    judge = a_judge()
+
+    def breaks(*_: Any) -> Grade:
+        raise error
+
+    monkeypatch.setattr(judge._environment, "grade", breaks)
+    with pytest.raises(OurFault, match=type(error).__name__):
+        judge.judge(*an_assignment(sampled()), 0, 0)
+
+
+def test_what_is_posted_after_a_fault_of_its_own_neither_accepts_nor_blames() -> None:
+    assignment, _ = an_assignment(sampled())
+    judgement = a_judge().own_fault(assignment, "x" * 100_000, 3)
+    assert (judgement.verdict.outcome, judgement.verdict.reason) == (Outcome.UNJUDGED, RejectReason.VALIDATOR_FAULT)
+    assert judgement.verdict.submission_digest == assignment.submission.digest()
+    assert judgement.evidence.rewards == ()
+    assert len(judgement.evidence.detail) <= 1000
+
+
+def test_a_completion_that_cannot_be_graded_has_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = a_judge()
+
+    def grade(task: Task, completion: str) -> Grade:
+        return Grade(reward=None)
+
+    monkeypatch.setattr(judge._environment, "grade", grade)
+    judgement = judge.judge(*an_assignment(sampled()), 0, 0)
+    assert judgement.verdict.outcome is Outcome.ACCEPTED
+    assert {result.reward for result in judgement.evidence.rewards} == {None}
+    assert judgement.verdict.measured["num_ungraded"] == 8
+
+
+def test_a_reward_that_is_no_number_is_the_validators_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Case G1: it is neither recorded nor held against the worker."""
+    judge = a_judge()
+    monkeypatch.setattr(judge._environment, "grade", lambda task, completion: Grade(reward=float("nan")))
+    with pytest.raises(OurFault):
+        judge.judge(*an_assignment(sampled()), 0, 0)
+
+
+def test_files_of_another_tokenizer_are_refused() -> None:
+    with pytest.raises(OurFault, match="is not the pool's"):
+        a_judge(tokenizer_digest=sha256_hex(b"other"))
+
+
+def test_judging_needs_no_weights() -> None:
+    assert {"config.json", "tokenizer.json"} <= POLICY_FILES
+    assert "model.safetensors" not in POLICY_FILES
+
+
+def test_the_lease_counts_not_what_the_submission_repeats_of_it() -> None:
+    assignment, data = an_assignment(sampled())
+    other = Assignment(submission=replace(assignment.submission, attempt=1), lease=assignment.lease)
+    assert a_judge().judge(other, data, 0, 0).verdict.reason is RejectReason.WRONG_LEASE

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
+from farflung.broadcast.fetch import ChunkCache, FetchPolicy, PolicyFetcher
 from farflung.broadcast.publish import PreparedPolicy, prepare
 from farflung.broadcast.watch import PolicyWatch
-from farflung.errors import OurFault
+from farflung.errors import OurFault, Transient
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.manifest import Manifest
 
@@ -45,6 +45,11 @@ class Origin:
     async def get_chunk(self, digest: str, num_bytes: int) -> bytes:
         return self.chunks[digest]
 
+    async def get_chunk_or_fail(self, digest: str, num_bytes: int) -> bytes:
+        if digest not in self.chunks:
+            raise Transient("out of reach")
+        return self.chunks[digest]
+
 
 async def test_versions_are_fetched_as_they_come_and_only_the_newest_is_kept() -> None:
     policies = [prepared(version) for version in range(3)]
@@ -75,3 +80,18 @@ async def test_what_ends_the_watch_is_raised_to_whoever_waits() -> None:
     with pytest.raises(OurFault, match="no coordinator"):
         await origin.watch.newer_than(-1)
     await running
+
+
+async def test_a_version_out_of_reach_is_looked_for_again_and_a_newer_one_taken_instead() -> None:
+    policies = [prepared(version) for version in range(3)]
+    origin = Origin(policies[1:])
+    fetcher = PolicyFetcher(origin.get_chunk_or_fail, ChunkCache(1000), FetchPolicy(max_tries=1))
+    origin.watch = PolicyWatch(origin.next_manifest, fetcher, pause_s=0.0)
+    running = asyncio.create_task(origin.watch.run())
+    for manifest in (policies[0].manifest, policies[0].manifest, policies[2].manifest):
+        origin.newest.put_nowait(manifest)
+    assert (await origin.watch.newer_than(-1)).manifest == policies[2].manifest
+    assert origin.asked_above[:3] == [-1, -1, -1]
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running

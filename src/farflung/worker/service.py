@@ -37,8 +37,8 @@ from farflung.worker.sampler import Sampler, Unworkable
 
 logger = logging.getLogger(__name__)
 
-CHUNK_CACHE_BYTES = 1 << 30
-"""Chunks of earlier versions that are kept because the next version may share them."""
+CHUNK_CACHE_BYTES = 64 << 20
+"""Chunks of earlier versions that are kept because the next may share them: tokenizer and config, seldom weights."""
 RETRY_S = 1.0
 """Until the next look, when a version is old or out of reach."""
 

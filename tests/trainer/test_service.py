@@ -222,7 +222,7 @@ async def test_a_stop_while_waiting_for_rollouts_saves_what_is_published(tmp_pat
     assert trained_slots(history)[:4] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("phase", ["learn", "prepare", "save", "evaluate"])
+@pytest.mark.parametrize("phase", ["learn", "prepare", "save", "evaluate", "send"])
 async def test_a_stop_in_the_middle_of_a_version_makes_it_durable_and_the_next_start_announces_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:
@@ -231,6 +231,7 @@ async def test_a_stop_in_the_middle_of_a_version_makes_it_durable_and_the_next_s
         "prepare": (Publisher, "prepare"),
         "save": (Checkpoints, "save"),
         "evaluate": (Canary, "evaluate"),
+        "send": (Publisher, "send"),
     }
     owner, name = where[phase]
     async with a_place(tmp_path) as place:

@@ -216,7 +216,12 @@ class Trainer:
         is_last = version >= self.config.max_versions or self.stop.is_set()
         if is_best or is_last or version % self.config.checkpoint.every_versions == 0:
             await self._save(publication, is_best=is_best)
-        await self.publisher.send(publication, prepared)
+        try:
+            await self.publisher.send(publication, prepared)
+        except Stopped:
+            if self._saved_version < version:  # the stop came after the decision not to save
+                await self._save(publication, is_best=is_best)
+            raise
         self.vitals.set_policy_version(version)
         if batch is not None:
             self.vitals.add_tokens(batch.num_tokens)
@@ -247,12 +252,10 @@ class Trainer:
 
     async def _end(self) -> None:
         """Leave the newest version as checkpoint and model folder, with the last figures."""
-        policy, description, version = self.setup.learner.policy, self.setup.description, self.publisher.policy_version
+        version = self.publisher.policy_version
         if self.publisher.last is not None and self._saved_version < version:
             await self._save(self.publisher.last, is_best=False)
-        await asyncio.to_thread(
-            save_folder, self.model_folder, description.config, policy.published_state(), description.tokenizer.files
-        )
+        await asyncio.to_thread(self._write_model)
         self.figures.progress(
             version,
             {
@@ -266,6 +269,10 @@ class Trainer:
         if version >= self.config.max_versions:
             await self.publisher.finish()
 
+    def _write_model(self) -> None:
+        description, state = self.setup.description, self.setup.learner.policy.published_state()
+        save_folder(self.model_folder, description.config, state, description.tokenizer.files)
+
     async def _save(self, publication: Publication, *, is_best: bool) -> None:
         setup = self.setup
         progress = Progress(
@@ -278,14 +285,18 @@ class Trainer:
             dropped_groups=dict(setup.learner.dropped_groups),
             buffer=dict(self.inbox.buffer.snapshot()),
         )
+        await asyncio.to_thread(self._write_checkpoint, progress, publication, is_best)
+        self._saved_version = progress.policy_version
+
+    def _write_checkpoint(self, progress: Progress, publication: Publication, is_best: bool) -> None:
+        policy = self.setup.learner.policy
         checkpoint = Checkpoint(
             progress=progress,
             publication=publication,
-            masters=setup.learner.policy.masters_state(),
-            optimizer=setup.learner.policy.optimizer_state(),
+            masters=policy.masters_state(),
+            optimizer=policy.optimizer_state(),
         )
-        await asyncio.to_thread(self.checkpoints.save, checkpoint, is_best=is_best)
-        self._saved_version = progress.policy_version
+        self.checkpoints.save(checkpoint, is_best=is_best)
 
     def _drops(self) -> dict[str, int]:
         learner, buffer = self.setup.learner, self.inbox.buffer

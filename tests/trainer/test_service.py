@@ -375,6 +375,23 @@ async def test_killed_after_many_unsaved_versions_the_trainer_goes_on_behind_the
     assert [publication.manifest.optimizer_step for publication in history] == [0, 1, 2, 3, 4, 1]
 
 
+async def test_nobody_waits_for_slots_that_were_trained_since_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool with places for one batch never fills a window of eight: waiting for a trained slot would be for ever."""
+    pool = pool_spec(max_staleness=0, max_outstanding_groups=4)
+    config = {"max_versions": 4, "window_slots": 8, "checkpoint": {"every_versions": 100}}
+    async with a_place(tmp_path, pool) as place, working(place.crew):
+        with monkeypatch.context() as patch:
+            kill_at(patch, Learner, "learn", 2, after=False)
+            with pytest.raises(Killed):
+                await place.train(**config)
+        await place.train(**config)
+    history = publications(tmp_path)
+    check_history(history)
+    assert len(history) == 5
+
+
 async def test_a_run_that_is_killed_at_every_version_makes_the_same_policies_as_an_unbroken_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,6 +252,8 @@ async def test_a_stop_in_the_middle_of_a_version_makes_it_durable_and_the_next_s
             await task
         monkeypatch.undo()
         assert (await place.published(), place.saved_version()) == (1, 2)
+        assert (tmp_path / "model" / "config.json").exists()
+        assert len(place.rows("progress")) == 1
         assert [row["version"] for row in place.rows("train")] == [1, 2]
         async with working(place.crew):
             await place.train(**{**config, "max_versions": 3})
@@ -569,7 +571,10 @@ async def test_a_collapse_is_not_published_and_learning_goes_on_from_the_best(
     evaluation = {"num_tasks": 4, "every_versions": 1, "max_accuracy_drop": 0.3}
     async with (
         a_place(tmp_path) as place,
-        place.training(max_versions=3, evaluation=evaluation, checkpoint={"keep": 1}) as (task, _),
+        place.training(max_versions=3, evaluation=evaluation, checkpoint={"keep": 1, "every_versions": 100}) as (
+            task,
+            _,
+        ),
     ):
         slots = []
         for version in range(3):

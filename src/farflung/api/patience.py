@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 FIRST_DELAY_S = 0.1
-MAX_DELAY_S = 5.0
+MAX_DELAY_S = 2.0
 
 
 class Stopped(FarflungError):

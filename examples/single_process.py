@@ -25,9 +25,9 @@ from farflung.rl.objectives import Objective
 from farflung.rl.types import RolloutGroup
 from farflung.slots.permutation import slot_tasks
 from farflung.slots.seeds import draw_seed
-from farflung.trainer.config import ModelSourceConfig, WarmStartConfig
+from farflung.trainer.config import ModelSourceConfig, OptimizerConfig, WarmStartConfig
 from farflung.trainer.model_source import describe
-from farflung.trainer.policy import AdamParams, Policy
+from farflung.trainer.policy import Policy
 from farflung.trainer.samples import training_set
 from farflung.trainer.step import StepParams, train_step
 from farflung.trainer.warm_start import warm_start
@@ -90,7 +90,7 @@ def main(num_versions: int, seed: int) -> tuple[float, float]:
     )
 
     # -- The trainer's policy, warm-started, and the worker's engine ------------------------------------------------
-    policy = Policy(model.config, random_state(model.config, seed), AdamParams(beta1=0.9, beta2=0.95, weight_decay=0.0))
+    policy = Policy(model.config, random_state(model.config, seed), OptimizerConfig())
     engine = TorchEngine(model.config, max_batch_rows=256)
 
     def accuracy() -> float:

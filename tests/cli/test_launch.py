@@ -63,9 +63,9 @@ def test_the_same_run_goes_on_and_another_one_is_refused(stand_in: Stand, capsys
     assert main.main(["run", "demo", "--trainer.max_versions", "900", "--supervisor.num_workers", "3"]) == 0
     assert main.main(["run", "runs/demo/config.toml"]) == 0
     capsys.readouterr()
-    assert main.main(["run", "demo", "--trainer.lr", "0.5"]) == 2
-    assert "  - trainer.lr: 0.0005 there, 0.5 now\n" in capsys.readouterr().err
-    assert main.main(["run", "demo", "--trainer.lr", "0.5", "--run.name", "other"]) == 0
+    assert main.main(["run", "demo", "--trainer.optimizer.lr", "0.5"]) == 2
+    assert "  - trainer.optimizer.lr: 0.0005 there, 0.5 now\n" in capsys.readouterr().err
+    assert main.main(["run", "demo", "--trainer.optimizer.lr", "0.5", "--run.name", "other"]) == 0
 
 
 def test_a_user_error_of_a_role_is_told_as_its_sentence(stand_in: Stand, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,10 +33,19 @@ def run(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]
 
 
 def test_settings_are_told_from_options_wherever_they_stand() -> None:
-    words = ["--trainer.lr", "1e-5", "run", "--pool.group-size=4", "x.toml", "--dry-run", "--run.seed", "--dry-run"]
+    words = [
+        "--trainer.optimizer.lr",
+        "1e-5",
+        "run",
+        "--pool.group-size=4",
+        "x.toml",
+        "--dry-run",
+        "--run.seed",
+        "--dry-run",
+    ]
     assert split_settings(words) == (
         ["run", "x.toml", "--dry-run", "--dry-run"],
-        ["--trainer.lr", "1e-5", "--pool.group-size=4", "--run.seed"],
+        ["--trainer.optimizer.lr", "1e-5", "--pool.group-size=4", "--run.seed"],
     )
 
 
@@ -49,9 +58,9 @@ def test_settings_are_told_from_options_wherever_they_stand() -> None:
         (["run", "nope.toml"], "there is no file nope.toml; . holds bad.toml, run.toml"),
         (["run", "rum.toml"], "there is no file rum.toml; did you mean run.toml?"),
         (["run", "demos"], "demos is neither a file nor a configuration that comes with farflung; did you mean demo?"),
-        (["run", "run.toml", "--trainr.lr", "1"], "unknown setting --trainr.lr on the command line; did you mean --trainer.lr?"),
-        (["run", "run.toml", "--trainer.lr"], "--trainer.lr has no value"),
-        (["run", "run.toml", "--trainer.lr=-1"], "trainer.lr is -1 (command line); it must be at least 0"),
+        (["run", "run.toml", "--trainr.optimizer.lr", "1"], "unknown setting --trainr.optimizer.lr on the command line; did you mean --trainer.optimizer.lr?"),
+        (["run", "run.toml", "--trainer.optimizer.lr"], "--trainer.optimizer.lr has no value"),
+        (["run", "run.toml", "--trainer.optimizer.lr=-1"], "trainer.optimizer.lr is -1 (command line); it must be at least 0"),
         (["run", "bad.toml"], "unknown setting trainer.learning_rate (bad.toml:2); did you mean trainer."),
         (["run", "run.toml", "--environment.name=sort-digit"], 'unknown environment "sort-digit"; did you mean sort-digits?'),
         (["run", "run.toml", "--environment.args.num_digit=4"], "num_digit"),
@@ -105,7 +114,7 @@ def test_a_folder_that_cannot_be_made_is_told(capsys: pytest.CaptureFixture[str]
 def test_a_dry_run_prints_every_setting_with_its_source_and_starts_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Path("my.toml").write_text("[trainer]\nlr = 0.5\n")
+    Path("my.toml").write_text("[trainer.optimizer]\nlr = 0.5\n")
     code, out, err = run("run", "my.toml", "--dry-run", "--pool.group_size", "4", capsys=capsys)
     assert (code, err) == (0, "")
     lines = [re.sub(r" +", " ", line) for line in out.splitlines()]

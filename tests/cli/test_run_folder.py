@@ -41,13 +41,15 @@ def test_the_same_settings_have_no_differences() -> None:
 
 def test_what_is_learned_must_not_change() -> None:
     lines = differences(
-        config("--run.seed=1"), config("--trainer.lr=0.5", "--environment.args.num_digits=4"), free=FREE_TO_CHANGE
+        config("--run.seed=1"),
+        config("--trainer.optimizer.lr=0.5", "--environment.args.num_digits=4"),
+        free=FREE_TO_CHANGE,
     )
     assert lines == [
         "environment.args: {} there, absent now",
         "environment.args.num_digits: absent there, 4 now",
         "run.seed: 1 there, 0 now",
-        "trainer.lr: 1e-06 there, 0.5 now",
+        "trainer.optimizer.lr: 1e-06 there, 0.5 now",
     ]
 
 

@@ -72,7 +72,7 @@ def other_server() -> Iterator[str]:
         ("--pool.group_size=1", "pool.group_size is 1 (command line); it must be at least 2"),
         ("--pool.temperature=0", "pool.temperature is 0 (command line); it must be greater than 0"),
         ("--trainer.objective.delta=1.2", "delta must exceed 1 + clip_high = 1.28"),
-        ("--trainer.lr=-1", "trainer.lr is -1 (command line); it must be at least 0"),
+        ("--trainer.optimizer.lr=-1", "trainer.optimizer.lr is -1 (command line); it must be at least 0"),
         ("--trainer.lerning_rate=1", "unknown setting --trainer.lerning_rate on the command line; did you mean"),
     ],
 )

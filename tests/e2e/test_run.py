@@ -115,11 +115,11 @@ def test_people_find_a_picture_and_a_table_of_completions(finished_run: RealRun)
 
 def test_another_configuration_in_the_same_folder_is_refused_with_the_difference(finished_run: RealRun) -> None:
     before = finished_run.folder.summary.read_bytes()
-    words = ["run", str(finished_run.config_path), *finished_run.settings, "--trainer.lr=0.5"]
+    words = ["run", str(finished_run.config_path), *finished_run.settings, "--trainer.optimizer.lr=0.5"]
     result = run_command(*words)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"farflung: {finished_run.folder.root} holds a run with other settings:\n")
-    assert "  - trainer.lr: 0.0005 there, 0.5 now\n" in result.stderr
+    assert "  - trainer.optimizer.lr: 0.0005 there, 0.5 now\n" in result.stderr
     assert finished_run.folder.summary.read_bytes() == before
 
 

@@ -47,9 +47,11 @@ silent_after_s = 5.0
 judge_s = 5.0
 
 [trainer]
+max_versions = 40
+
+[trainer.optimizer]
 lr = 5e-4
 warmup_steps = 5
-max_versions = 40
 
 [trainer.warm_start]
 max_steps = 400

@@ -14,7 +14,6 @@ from farflung.model.factory import random_state
 from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.rl.types import Batch, Entry, RolloutGroup
 from farflung.trainer.config import TrainerConfig
-from farflung.trainer.learner import adam_params
 from farflung.trainer.model_source import ModelDescription, describe
 from farflung.trainer.objective import make_objective
 from farflung.trainer.policy import Policy
@@ -71,18 +70,17 @@ def trainer_config(**changes: Any) -> TrainerConfig:
         **FAST,
         "model": {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "intermediate_size": 16, "init_std": 0.3},
         "evaluation": {"num_tasks": 4, "every_versions": 1000},
-        "lr": 1e-3,
-        "warmup_steps": 0,
         "max_versions": 3,
         "window_slots": 2,
     }
-    return TrainerConfig.model_validate(values | changes)
+    optimizer = {"lr": 1e-3, "warmup_steps": 0} | changes.pop("optimizer", {})
+    return TrainerConfig.model_validate(values | changes | {"optimizer": optimizer})
 
 
 def tiny_policy(seed: int = SEED, **changes: Any) -> Policy:
     config = trainer_config(**changes)
     state = random_state(description().config, seed, config.model.init_std)
-    return Policy(description().config, state, adam_params(config))
+    return Policy(description().config, state, config.optimizer)
 
 
 def step_params(*, temperature: float = 1.0, micro_batch_tokens: int = 4096, max_grad_norm: float = 1.0) -> StepParams:

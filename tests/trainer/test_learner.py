@@ -76,7 +76,7 @@ def test_a_step_counts_only_once_it_is_kept() -> None:
 
 
 def test_a_batch_without_any_signal_leaves_the_weights_alone_but_is_applied() -> None:
-    learner = a_learner(weight_decay=0.1)
+    learner = a_learner(optimizer={"weight_decay": 0.1})
     before = weights(learner.policy)
     step = learner.learn(a_batch(rewards=(1.0, 1.0, 1.0, 1.0)))
     assert step.is_applied
@@ -88,7 +88,7 @@ def test_a_batch_without_any_signal_leaves_the_weights_alone_but_is_applied() ->
 
 
 def test_the_learning_rate_follows_the_optimizer_steps_not_the_batches() -> None:
-    learner = a_learner(lr=1.0, warmup_steps=4, max_versions=1000)
+    learner = a_learner(optimizer={"lr": 1.0, "warmup_steps": 4}, max_versions=1000)
     first = learner.learn(a_batch(0))
     learner.learn(a_batch(1, (1.0, 1.0, 1.0, 1.0)))
     second = learner.learn(a_batch(2))

@@ -79,7 +79,7 @@ def test_sampling_from_the_masters_would_not_give_ratio_one() -> None:
 
 
 def test_learning_rate_zero_leaves_every_weight_bit_equal() -> None:
-    policy = tiny_policy(weight_decay=0.1)
+    policy = tiny_policy(optimizer={"weight_decay": 0.1})
     before = everything(policy)
     for _ in range(3):
         give_gradient(policy)
@@ -90,7 +90,7 @@ def test_learning_rate_zero_leaves_every_weight_bit_equal() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_a_gradient_that_is_not_finite_changes_nothing(value: float) -> None:
-    policy = tiny_policy(weight_decay=0.1)
+    policy = tiny_policy(optimizer={"weight_decay": 0.1})
     give_gradient(policy)
     policy.apply_gradient(lr=1e-3, max_grad_norm=1.0)
     before = everything(policy)
@@ -137,7 +137,7 @@ def test_the_first_adam_step_by_hand() -> None:
 
 def test_weight_decay_reaches_matrices_and_nothing_else() -> None:
     """theta <- theta (1 - lr * decay): with gradients of zero nothing else moves."""
-    policy = tiny_policy(weight_decay=0.1)
+    policy = tiny_policy(optimizer={"weight_decay": 0.1})
     before = policy.masters_state()
     give_gradient(policy, 0.0)
     policy.apply_gradient(lr=0.5, max_grad_norm=1.0)
@@ -147,12 +147,12 @@ def test_weight_decay_reaches_matrices_and_nothing_else() -> None:
 
 
 def test_a_restored_policy_takes_the_next_step_bit_for_bit() -> None:
-    policy = tiny_policy(weight_decay=0.1)
+    policy = tiny_policy(optimizer={"weight_decay": 0.1})
     for value in (0.01, -0.02, 0.005):
         give_gradient(policy, value)
         policy.apply_gradient(lr=1e-3, max_grad_norm=1.0)
     masters, optimizer = policy.masters_state(), {n: v.clone() for n, v in policy.optimizer_state().items()}
-    other = tiny_policy(seed=99, weight_decay=0.1)
+    other = tiny_policy(seed=99, optimizer={"weight_decay": 0.1})
     other.restore(masters, optimizer)
     assert_same(everything(policy), everything(other))
     for each in (policy, other):

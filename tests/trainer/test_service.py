@@ -458,7 +458,7 @@ async def test_a_step_that_is_not_finite_is_not_published_and_its_batch_is_dropp
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil_steps(monkeypatch, lambda step: step == 1, spoil_weights=True)
-    async with a_place(tmp_path) as place, place.training(lr=0.0, max_versions=2):
+    async with a_place(tmp_path) as place, place.training(optimizer={"lr": 0.0}, max_versions=2):
         await place.until_published(0)
         await place.crew.deliver(2)
         await place.until_published(1)
@@ -501,7 +501,7 @@ async def test_weights_that_were_not_spoilt_are_not_taken_back_to_an_older_check
 async def test_steps_that_are_never_finite_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spoil_steps(monkeypatch, lambda step: step >= 1, spoil_weights=True)
     async with a_place(tmp_path) as place, working(place.crew):
-        with pytest.raises(OurFault, match=r"6 batches in a row were refused \(non_finite\): lower trainer.lr"):
+        with pytest.raises(OurFault, match=r"6 batches in a row were refused \(non_finite\): lower trainer.opt"):
             await place.train(max_versions=9)
         monkeypatch.undo()
         newest = await place.published()

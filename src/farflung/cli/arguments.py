@@ -1,7 +1,7 @@
 """The command line: commands, their help, and which words are settings.
 
-A word with a dot, `--trainer.lr`, is always a setting of the configuration and never an option of a command, so
-settings may stand anywhere.
+A word with a dot, `--trainer.optimizer.lr`, is always a setting of the configuration and never an option of a command,
+so settings may stand anywhere.
 """
 
 import argparse

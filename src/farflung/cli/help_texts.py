@@ -27,7 +27,7 @@ farflung COMMAND --help tells what a command does and what to look at."""
 
 SETTINGS_HELP = """\
 settings:
-  --section.key VALUE, e.g. --trainer.lr 1e-5 --supervisor.num_workers 4
+  --section.key VALUE, e.g. --trainer.optimizer.lr 1e-5 --run.seed 1
   Every key that `farflung run CONFIG --dry-run` prints can be changed so.
   Lists are written as [1, 2], no value as none."""
 
@@ -66,7 +66,7 @@ CONFIG is a TOML file, or the name of one that comes with the package:
 examples:
   farflung run my.toml --dry-run     print the resolved configuration with the
                                      source of each value
-  farflung run my.toml --trainer.lr 1e-5
+  farflung run my.toml --trainer.optimizer.lr 1e-5
   farflung run mod-sum --run.name second-try --run.seed 1
 
 {SETTINGS_HELP}"""

@@ -33,7 +33,7 @@ def load(model: type[C], path: Path | None, overrides: Sequence[str] = ()) -> Lo
 
     Args:
         path: TOML file, or None for defaults alone.
-        overrides: `["--trainer.lr", "1e-6", "--run.seed=3"]`, the later of two wins.
+        overrides: `["--trainer.optimizer.lr", "1e-6", "--run.seed=3"]`, the later of two wins.
 
     Raises:
         UserError: in one message everything that is wrong, each with place, value, rule and fix.

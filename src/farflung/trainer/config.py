@@ -129,6 +129,23 @@ class ObjectiveConfig(Config):
         return self
 
 
+class OptimizerConfig(Config):
+    """How a gradient becomes new weights (see `trainer.schedule` for the shapes)."""
+
+    lr: float = Field(1e-6, ge=0, description="Peak learning rate; 0 = weights never change.")
+    schedule: Literal["constant", "linear", "cosine", "wsd"] = Field(
+        "constant", description="Shape after the warm-up; wsd = constant, then a linear fall at the end."
+    )
+    warmup_steps: int = Field(5, ge=0, description="Linear learning-rate warm-up, optimizer steps.")
+    final_share: Share = Field(0.0, description="linear, cosine, wsd: share of lr left at max_versions.")
+    decay_share: float = Field(0.2, gt=0, le=1, description="wsd: share of the steps in which the rate falls.")
+    beta1: float = Field(0.9, ge=0, lt=1, description="AdamW first-moment decay.")
+    beta2: float = Field(0.95, ge=0, lt=1, description="AdamW second-moment decay.")
+    eps: float = Field(1e-8, gt=0, description="AdamW: added to the root of the second moment.")
+    weight_decay: float = Field(0.0, ge=0, description="Decoupled weight decay on matrices.")
+    max_grad_norm: float = Field(1.0, gt=0, description="Clip by global norm.")
+
+
 class CheckpointConfig(Config):
     every_versions: int = Field(
         1, ge=1, description="1 = nothing is lost at a kill; n = at most n - 1 versions are stepped back over."
@@ -149,16 +166,9 @@ class TrainerConfig(Config):
     model: ModelSourceConfig = ModelSourceConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-
-    lr: float = Field(1e-6, ge=0, description="AdamW learning rate.")
-    lr_final_share: Share = Field(1.0, description="Share of lr left at max_versions (linear decay); 1 = constant.")
-    warmup_steps: int = Field(5, ge=0, description="Linear learning-rate warm-up, optimizer steps.")
-    beta1: float = Field(0.9, ge=0, lt=1, description="AdamW first-moment decay.")
-    beta2: float = Field(0.95, ge=0, lt=1, description="AdamW second-moment decay.")
-    weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay on matrices.")
-    max_grad_norm: float = Field(1.0, gt=0, description="Clip by global norm.")
 
     max_versions: int = Field(500, ge=1, description="Publications after which the run is finished.")
     window_slots: int = Field(

@@ -13,7 +13,7 @@ from farflung.rl.types import Batch
 from farflung.trainer.checkpoint import Checkpoint
 from farflung.trainer.config import TrainerConfig
 from farflung.trainer.objective import make_objective
-from farflung.trainer.policy import AdamParams, Policy
+from farflung.trainer.policy import Policy
 from farflung.trainer.samples import TrainingSet, group_rewards, training_set
 from farflung.trainer.schedule import Schedule
 from farflung.trainer.step import StepParams, train_step
@@ -37,7 +37,7 @@ class Learner:
     """Policy, optimizer and counters."""
 
     def __init__(self, policy: Policy, config: TrainerConfig, pool: PoolSpec, reserved: tuple[int, ...]) -> None:
-        objective = config.objective
+        objective, optimizer = config.objective, config.optimizer
         self.policy = policy
         self.optimizer_step = 0
         """Optimizer steps behind the policy's weights."""
@@ -47,17 +47,19 @@ class Learner:
         """Reason -> groups of trained slots that carried none, since the run began."""
         self._objective = objective
         self._schedule = Schedule(
-            lr=config.lr,
-            warmup_steps=config.warmup_steps,
-            final_share=config.lr_final_share,
+            shape=optimizer.schedule,
+            lr=optimizer.lr,
+            warmup_steps=optimizer.warmup_steps,
             total_steps=config.max_versions,
+            final_share=optimizer.final_share,
+            decay_share=optimizer.decay_share,
         )
         self._params = StepParams(
             objective=make_objective(objective, max_length_tokens=pool.max_completion_tokens),
             temperature=pool.temperature,
             reserved_token_ids=reserved,
             micro_batch_tokens=config.micro_batch_tokens,
-            max_grad_norm=config.max_grad_norm,
+            max_grad_norm=optimizer.max_grad_norm,
         )
 
     def learn(self, batch: Batch) -> Step:
@@ -98,11 +100,6 @@ class Learner:
         self.go_back(checkpoint)
         self.tokens_trained = checkpoint.progress.tokens_trained
         self.dropped_groups = Counter(checkpoint.progress.dropped_groups)
-
-
-def adam_params(config: TrainerConfig) -> AdamParams:
-    """The optimizer's part of the trainer's settings."""
-    return AdamParams(beta1=config.beta1, beta2=config.beta2, weight_decay=config.weight_decay)
 
 
 def _batch_metrics(batch: Batch, training: TrainingSet) -> dict[str, float]:

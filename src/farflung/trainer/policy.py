@@ -8,7 +8,6 @@ slots or files.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,28 +15,19 @@ from torch import Tensor
 from farflung.model.config import ModelConfig
 from farflung.model.decoder import Decoder
 from farflung.model.weights import load_hf_state, publishable_state, state_to_hf
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AdamParams:
-    """AdamW (1711.05101); decay applies to matrices only, never to norms and biases."""
-
-    beta1: float
-    beta2: float
-    weight_decay: float
-    eps: float = 1e-8
+from farflung.trainer.config import OptimizerConfig
 
 
 class Policy:
     """One per trainer. Tensors stay on one device."""
 
-    def __init__(self, config: ModelConfig, state: Mapping[str, Tensor], adam: AdamParams) -> None:
+    def __init__(self, config: ModelConfig, state: Mapping[str, Tensor], optimizer: OptimizerConfig) -> None:
         """Start from weights under Hugging Face names, with an optimizer that has seen nothing."""
         self.config = config
         self.masters = Decoder(config)
         self.published = Decoder(config)
         load_hf_state(self.masters, state)
-        self.optimizer = _adamw(self.masters, adam)
+        self.optimizer = _adamw(self.masters, optimizer)
         self.round_masters()
 
     def round_masters(self) -> None:
@@ -101,13 +91,14 @@ class Policy:
             self.optimizer.state[parameters[name]][key] = value.clone()
 
 
-def _adamw(decoder: Decoder, adam: AdamParams) -> torch.optim.AdamW:
+def _adamw(decoder: Decoder, config: OptimizerConfig) -> torch.optim.AdamW:
+    """AdamW (1711.05101); decay applies to matrices only, never to norms and biases."""
     matrices = [parameter for parameter in decoder.parameters() if parameter.ndim >= 2]
     vectors = [parameter for parameter in decoder.parameters() if parameter.ndim < 2]
     return torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": adam.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+        [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
         lr=0.0,
-        betas=(adam.beta1, adam.beta2),
-        eps=adam.eps,
+        betas=(config.beta1, config.beta2),
+        eps=config.eps,
         foreach=True,
     )

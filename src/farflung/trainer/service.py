@@ -235,8 +235,8 @@ class Trainer:
         self._rollbacks_in_a_row += 1
         if self._rollbacks_in_a_row > MAX_ROLLBACKS_IN_A_ROW:
             raise OurFault(
-                f"{self._rollbacks_in_a_row} batches in a row were refused ({reason}): lower trainer.lr, or look at "
-                "reward/mean in the run's metrics.jsonl"
+                f"{self._rollbacks_in_a_row} batches in a row were refused ({reason}): lower trainer.optimizer.lr, or "
+                "look at reward/mean in the run's metrics.jsonl"
             )
         logger.warning("batch %d is refused (%s): back to the last good weights", batch.batch_id, reason)
         learner, checkpoints = self.setup.learner, self.checkpoints

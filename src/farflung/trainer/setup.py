@@ -18,7 +18,7 @@ from farflung.rl.buffer import BufferParams, ExperienceBuffer
 from farflung.trainer.canary import Canary
 from farflung.trainer.checkpoint import Checkpoint
 from farflung.trainer.config import TrainerConfig
-from farflung.trainer.learner import Learner, adam_params
+from farflung.trainer.learner import Learner
 from farflung.trainer.model_source import TINY, ModelDescription, describe
 from farflung.trainer.policy import Policy
 from farflung.wire.manifest import Publication
@@ -54,7 +54,7 @@ def set_up(config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpo
     _check_prompts(environment, description, pool)
     reserved = never_drawn(description.tokenizer, description.config)
     masters = _first_masters(config, description, seed) if checkpoint is None else checkpoint.masters
-    policy = Policy(description.config, masters, adam_params(config))
+    policy = Policy(description.config, masters, config.optimizer)
     setup = Setup(
         environment=environment,
         description=description,

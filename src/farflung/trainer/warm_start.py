@@ -48,7 +48,7 @@ def warm_start(
         UserError: the environment has no demonstrations.
     """
     optimizer = torch.optim.AdamW(policy.masters.parameters(), betas=BETAS, weight_decay=WEIGHT_DECAY)
-    schedule = Schedule(lr=config.lr, warmup_steps=config.warmup_steps, final_share=1.0, total_steps=config.max_steps)
+    schedule = Schedule(shape="constant", lr=config.lr, warmup_steps=config.warmup_steps, total_steps=config.max_steps)
     accuracy = 0.0
     for step in range(config.max_steps):
         first = step * config.batch_size

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from farflung.rl.batch import FlatBatch, count_loss_sequences, count_loss_tokens, flatten, split_micro_batches
+from farflung.rl.batch import FlatBatch, count_loss_sequences, count_loss_tokens, flatten
 from farflung.rl.grpo import GrpoParams, grpo_loss
 from farflung.rl.loss import LossInputs
+from farflung.rl.packing import split_micro_batches
 from farflung.rl.types import TrainingSample
 
 VOCAB = 11

@@ -6,11 +6,12 @@ import torch
 from pydantic import ValidationError
 
 from farflung.errors import UserError
-from farflung.rl.batch import count_loss_tokens, split_micro_batches
+from farflung.rl.batch import count_loss_tokens
 from farflung.rl.grpo import GrpoParams, grpo_loss
 from farflung.rl.loss import LossInputs, LossOutputs
 from farflung.rl.metrics import LOSS, NUM_TOKENS
 from farflung.rl.objectives import OBJECTIVES, Objective
+from farflung.rl.packing import split_micro_batches
 from farflung.rl.samples import training_samples
 from farflung.trainer.config import ObjectiveConfig
 from farflung.trainer.objective import make_objective

@@ -435,14 +435,14 @@ async def test_a_run_that_is_killed_at_every_version_makes_the_same_policies_as_
 
 
 def spoil_steps(monkeypatch: pytest.MonkeyPatch, is_spoilt: Callable[[int], bool], *, spoil_weights: bool) -> None:
-    """Optimizer steps (0-based) that come out not finite."""
-    original, number = learner_module.train_step, -1
+    """Versions (0-based) whose optimizer step comes out not finite."""
+    original, number = learner_module.train_version, -1
 
-    def spoiling(policy: Policy, *args: Any) -> StepResult:
+    def spoiling(policy: Policy, *args: Any, **rest: Any) -> StepResult:
         nonlocal number
         number += 1
         if not is_spoilt(number):
-            result: StepResult = original(policy, *args)
+            result: StepResult = original(policy, *args, **rest)
             return result
         if spoil_weights:
             with torch.no_grad():
@@ -451,7 +451,7 @@ def spoil_steps(monkeypatch: pytest.MonkeyPatch, is_spoilt: Callable[[int], bool
             policy.round_masters()
         return StepResult(is_applied=False, grad_norm=None, num_loss_tokens=1, metrics={})
 
-    monkeypatch.setattr(learner_module, "train_step", spoiling)
+    monkeypatch.setattr(learner_module, "train_version", spoiling)
 
 
 async def test_a_step_that_is_not_finite_is_not_published_and_its_batch_is_dropped_and_reported(

@@ -9,7 +9,6 @@ flat tokens with the document lengths and keeps documents apart.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heapreplace
 
 import numpy as np
 import torch
@@ -42,6 +41,8 @@ class FlatBatch:
     """[M] int64, position of each token's document in the micro-batch."""
     group_log_expectation_M: Tensor | None
     """[M] float32 (`TrainingSample.group_log_expectation`); None if a sample has none."""
+    prox_logprobs_M: Tensor | None = None
+    """[M] float32, of the policy when its version began; None = this is that moment."""
 
     def sequences(self, num_loss_sequences: int) -> Sequences:
         """The document index.
@@ -54,7 +55,7 @@ class FlatBatch:
         )
 
     def to(self, device: torch.device | str) -> "FlatBatch":
-        expectation_M = self.group_log_expectation_M
+        expectation_M, prox_M = self.group_log_expectation_M, self.prox_logprobs_M
         return replace(
             self,
             tokens_N=self.tokens_N.to(device),
@@ -65,6 +66,7 @@ class FlatBatch:
             loss_mask_M=self.loss_mask_M.to(device),
             sequence_M=self.sequence_M.to(device),
             group_log_expectation_M=None if expectation_M is None else expectation_M.to(device),
+            prox_logprobs_M=None if prox_M is None else prox_M.to(device),
         )
 
 
@@ -113,56 +115,3 @@ def count_loss_tokens(samples: Sequence[TrainingSample]) -> int:
 def count_loss_sequences(samples: Sequence[TrainingSample]) -> int:
     """S of the loss: samples of the whole optimizer step that have a trainable token."""
     return sum(sample.num_loss_tokens > 0 for sample in samples)
-
-
-def split_micro_batches(samples: Sequence[TrainingSample], max_tokens: int) -> list[list[TrainingSample]]:
-    """Cut one optimizer step's samples into micro-batches of at most `max_tokens` forward tokens.
-
-    As few micro-batches as fit, balanced by tokens (longest first into the emptiest), every sample in exactly one;
-    samples keep their order within. A function of lengths and order alone.
-
-    Raises:
-        ValueError: a single sample is longer than `max_tokens`.
-    """
-    sizes = [sample.num_forward_tokens for sample in samples]
-    if not sizes:
-        return []
-    if max(sizes) > max_tokens:
-        raise ValueError(
-            f"a sample has {max(sizes)} forward tokens but a micro-batch at most {max_tokens}: raise max_tokens to the "
-            "longest prompt plus the longest completion"
-        )
-    return [[samples[index] for index in part] for part in _fewest_parts(sizes, max_tokens)]
-
-
-def _fewest_parts(sizes: Sequence[int], max_size: int) -> list[list[int]]:
-    """Binary search for the number of parts, from total / max up to twice that.
-
-    Twice always fits: the last index to enter a part found it the emptiest, so at most at the mean load, which is at
-    most max / 2; and it is no larger than what was there before it.
-    """
-    total = sum(sizes)
-    low, high = -(-total // max_size), min(len(sizes), -(-2 * total // max_size))
-    while low < high:
-        middle = (low + high) // 2
-        if _largest(_balance(sizes, middle), sizes) <= max_size:
-            high = middle
-        else:
-            low = middle + 1
-    return _balance(sizes, high)
-
-
-def _balance(sizes: Sequence[int], num_parts: int) -> list[list[int]]:
-    """Indices in `num_parts` parts: longest first, each into the part with the fewest tokens (ties: the first)."""
-    parts: list[list[int]] = [[] for _ in range(num_parts)]
-    loads = [(0, part) for part in range(num_parts)]
-    heapify(loads)
-    for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
-        load, part = loads[0]
-        heapreplace(loads, (load + sizes[index], part))
-        parts[part].append(index)
-    return [sorted(part) for part in parts]
-
-
-def _largest(parts: Sequence[Sequence[int]], sizes: Sequence[int]) -> int:
-    return max(sum(sizes[index] for index in part) for part in parts)

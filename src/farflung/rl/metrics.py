@@ -41,11 +41,14 @@ def combine_metrics(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
     return {name: float(kinds[name.split("/")[0]][column]) for column, name in enumerate(names)}
 
 
-def reduce_metrics(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
-    """Metrics of the optimizer step from those of its micro-batches and ranks.
+def reduce_metrics(parts: Sequence[Mapping[str, Tensor]], num_steps: int = 1) -> dict[str, float]:
+    """Metrics of an optimizer step, or of several, from those of the micro-batches and ranks.
 
     `sum/x` becomes the mean over loss tokens, named `x`, except the loss, which is divided already, and the number of
     tokens; `max/x` and `min/x` become `x`.
+
+    Args:
+        num_steps: optimizer steps behind the parts; the loss is the mean over them.
 
     Raises:
         ValueError: no parts, parts with different names, or no loss token in any.
@@ -54,6 +57,8 @@ def reduce_metrics(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
     num_tokens = combined[NUM_TOKENS]
     if num_tokens < 1:
         raise ValueError("no loss token in the whole step: there is nothing to average over")
+    if LOSS in combined:
+        combined[LOSS] /= num_steps
     return {name.split("/", 1)[1]: value if _is_final(name) else value / num_tokens for name, value in combined.items()}
 
 

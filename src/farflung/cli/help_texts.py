@@ -118,9 +118,9 @@ Ask a coordinator what goes on: who is there, what each process does, how much
 work is done and what was dropped."""
 
 MODEL = """\
-Models as Hugging Face folders with safetensors weights. `import` expands a GGUF
-file, or one that an installed package ships, into such a folder; pickled weights
-and code from model folders are never opened."""
+Models as Hugging Face folders with safetensors weights. `import` expands a
+GGUF file, or one that an installed package ships, into such a folder. Pickled
+weights and code that comes with a model are never opened."""
 
 MODEL_EPILOG = """\
 examples:

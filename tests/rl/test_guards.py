@@ -147,3 +147,19 @@ def test_sequence_levels_need_sequences() -> None:
 def test_parameters_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GuardParams(**change)
+
+
+def test_opsm_drops_unlikely_sequences_of_negative_advantage_alone() -> None:
+    """Mean log-ratios -0.2 and -0.3 with d = 0.25, each with both signs of the advantage."""
+    log_ratio_N = torch.tensor([-0.1, -0.3, -0.3, -0.1, -0.3, -0.3], dtype=torch.float64)
+    inputs = LossInputs(
+        trainer_logprobs_N=log_ratio_N,
+        behaviour_logprobs_N=torch.zeros_like(log_ratio_N),
+        advantages_N=torch.tensor([-1.0, -1.0, -1.0, 1.0, 1.0, 1.0], dtype=torch.float64),
+        loss_mask_N=torch.ones(6, dtype=torch.bool),
+        sequences=Sequences(sequence_N=torch.tensor([0, 0, 1, 2, 2, 3]), num_sequences=4, num_loss_sequences=4),
+    )
+    opsm = GuardParams(mode="band", level="geometric", low=math.exp(-0.25), high=math.inf, only_negative=True)
+    kept, metrics = guarded(inputs, opsm, "behaviour")
+    assert kept.advantages_N.tolist() == [-1, -1, 0, 1, 1, 1]
+    assert reduce_metrics([metrics | {NUM_TOKENS: torch.tensor(6)}])["guard/is_masked"] == pytest.approx(1 / 6)

@@ -26,6 +26,7 @@ from farflung.rl.ppo import PpoParams, ppo_loss
 from farflung.rl.reinforce import ReinforceParams, reinforce_loss
 from farflung.rl.sapo import SapoParams, sapo_loss
 from farflung.rl.sequences import Sequences
+from farflung.rl.vespo import VespoParams, vespo_loss
 
 
 def vector(values: Sequence[float]) -> Tensor:
@@ -123,6 +124,7 @@ def test_the_decoupled_anchor_is_the_start_of_the_version() -> None:
         (cispo_loss, CispoParams(anchor="decoupled")),
         (gspo_loss, GspoParams(anchor="decoupled", clip_high=0.5)),
         (sapo_loss, SapoParams(anchor="decoupled")),
+        (vespo_loss, VespoParams(anchor="decoupled")),
     ],
 )
 def test_every_decoupled_anchor_is_the_start_of_the_version(function: ObjectiveFunction, params: Any) -> None:
@@ -284,6 +286,26 @@ def test_sapo_s_gate_by_hand() -> None:
     slopes = [4 * gate * (1 - gate) for gate in (up, down, middle)]
     assert gradient == pytest.approx([-2 * slopes[0] / 3, 0.5 * slopes[1] / 3, -1 / 3])
     assert metrics_of(sapo_loss, inputs, SapoParams())["sapo/gate_mean"] == pytest.approx(sum(slopes) / 3)
+
+
+# -- vespo --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("advantage", "phi"), [(2.0, 0.7678136), (-2.0, 1.1702232)])
+def test_vespo_weighs_by_the_product_of_the_sequence_by_hand(advantage: float, phi: float) -> None:
+    """w = exp(0.2) for the first three tokens: w^2 e^(3 (1 - w)) or w^3 e^(2 (1 - w)); 1 for the on-policy one."""
+    inputs = some_inputs([0.1, -0.2, 0.3, 0.0], [advantage] * 4, lengths=[3, 1])
+    loss, gradient = loss_and_gradient(vespo_loss, inputs, VespoParams())
+    assert gradient == pytest.approx([-phi * advantage / 4] * 3 + [-advantage / 4])
+    pi_N = inputs.trainer_logprobs_N.tolist()
+    assert loss == pytest.approx(-advantage * (phi * sum(pi_N[:3]) + pi_N[3]) / 4)
+    assert metrics_of(vespo_loss, inputs, VespoParams())["vespo/phi_mean"] == pytest.approx((3 * phi + 1) / 4)
+
+
+def test_vespo_forgets_a_sequence_that_is_far_away_on_either_side() -> None:
+    for log_ratio in (-15.0, 15.0, 400.0):
+        gradient = loss_and_gradient(vespo_loss, some_inputs([log_ratio] * 2, [1.0] * 2), VespoParams())[1]
+        assert gradient == pytest.approx([0, 0], abs=1e-12)
 
 
 # -- dppo, ipo ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ What happens to it:
     band        w where low <= w <= high      IcePop, arXiv 2510.18855; [0.5, 5]
 
 The bounds may be judged at another level than the weight's (a sequence kept by its geometric mean, weights per token).
+They may act where A < 0 alone: band, geometric, [exp(-d), inf] is then OPSM, which drops a sequence of negative
+advantage when mean_t(mu - prox) > d (DeepSeek-V3.2, arXiv 2512.02556).
 Rejection beats truncation on toxic tails (richardli.xyz/rl-collapse-3). Where the ratio pi / mu carries the correction
 already (`anchor="behaviour"`), a weight would count it twice: there a guard only keeps or drops.
 
@@ -47,6 +49,8 @@ class GuardParams:
     low: float = 0.5
     """Used by "band" alone."""
     high: float = 2.0
+    only_negative: bool = False
+    """Tokens with advantage >= 0 keep their raw weight: what they push up cannot run away."""
 
     def __post_init__(self) -> None:
         require_name("mode", self.mode, get_args(GuardMode))
@@ -142,6 +146,9 @@ def guarded(inputs: LossInputs, params: GuardParams, anchor: Anchor) -> tuple[Lo
         mask_N = policies.mask_N
         log_weight_N = policies.prox_N - policies.mu_N
         weight_N = guard_weight(log_weight_N, mask_N, params, inputs.sequences)
+        if params.only_negative:
+            free_N = importance_weight(log_weight_N, mask_N, params.level, inputs.sequences)
+            weight_N = torch.where(policies.advantages_N < 0, weight_N, free_N)
         if anchor == "behaviour":
             weight_N = (weight_N > 0).to(weight_N.dtype)
         level = params.judged_at or params.level

@@ -27,6 +27,7 @@ from farflung.rl.ppo import PpoParams, ppo_loss
 from farflung.rl.ratio import Anchor
 from farflung.rl.reinforce import ReinforceParams, reinforce_loss
 from farflung.rl.sapo import SapoParams, sapo_loss
+from farflung.rl.vespo import VespoParams, vespo_loss
 
 ParamValue = bool | int | float | str
 ObjectiveFunction = Callable[[LossInputs, Any, int], LossOutputs]
@@ -41,6 +42,7 @@ OBJECTIVES: Mapping[str, tuple[Callable[..., Any], ObjectiveFunction]] = {
     "cispo": (CispoParams, cispo_loss),
     "gepo": (GepoParams, gepo_loss),
     "sapo": (SapoParams, sapo_loss),
+    "vespo": (VespoParams, vespo_loss),
     "reinforce": (ReinforceParams, reinforce_loss),
     "dppo": (DppoParams, dppo_loss),
     "ipo": (IpoParams, ipo_loss),

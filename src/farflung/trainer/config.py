@@ -66,7 +66,8 @@ class ObjectiveConfig(Config):
 
     name: str = Field(
         "grpo",
-        description="grpo, dr_grpo, dapo, ppo, gspo, cispo, gepo, sapo, vespo, reinforce, dppo, ipo or package.module:name.",
+        description="grpo, dr_grpo, dapo, ppo, gspo, cispo, gepo, sapo, vespo, reinforce, dppo, ipo or "
+        "package.module:name.",
     )
     params: dict[str, ParamValue] = Field({}, description="Parameters of an objective other than grpo.")
     guard: GuardConfig = GuardConfig()
@@ -133,6 +134,9 @@ class ObjectiveConfig(Config):
 class OptimizerConfig(Config):
     """How a gradient becomes new weights (see `trainer.schedule` for the shapes)."""
 
+    name: Literal["adamw", "muon"] = Field(
+        "adamw", description="muon = for matrices of the layers, AdamW for the rest."
+    )
     lr: float = Field(1e-6, ge=0, description="Peak learning rate; 0 = weights never change.")
     schedule: Literal["constant", "linear", "cosine", "wsd"] = Field(
         "constant", description="Shape after the warm-up; wsd = constant, then a linear fall at the end."
@@ -143,7 +147,9 @@ class OptimizerConfig(Config):
     beta1: float = Field(0.9, ge=0, lt=1, description="AdamW first-moment decay.")
     beta2: float = Field(0.95, ge=0, lt=1, description="AdamW second-moment decay.")
     eps: float = Field(1e-8, gt=0, description="AdamW: added to the root of the second moment.")
+    muon_momentum: float = Field(0.95, ge=0, lt=1, description="muon: decay of the momentum.")
     weight_decay: float = Field(0.0, ge=0, description="Decoupled weight decay on matrices.")
+    decay_embeddings: bool = Field(True, description="Weight decay reaches the embeddings and the head too.")
     max_grad_norm: float = Field(1.0, gt=0, description="Clip by global norm.")
     steps_per_version: int = Field(
         1,

@@ -32,7 +32,12 @@ def make_objective(config: ObjectiveConfig, *, max_length_tokens: int) -> Object
             function=function,
             params=params,
             guard=GuardParams(
-                mode=guard.mode, level=guard.level, judged_at=guard.judged_at, low=guard.low, high=guard.high
+                mode=guard.mode,
+                level=guard.level,
+                judged_at=guard.judged_at,
+                low=guard.low,
+                high=guard.high,
+                only_negative=guard.only_negative,
             ),
             entropy=EntropyParams(coefficient=config.entropy_coefficient) if config.entropy_coefficient else None,
         )

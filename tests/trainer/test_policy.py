@@ -78,14 +78,22 @@ def test_sampling_from_the_masters_would_not_give_ratio_one() -> None:
     assert (logprobs_M - batch.behaviour_logprobs_M).exp().sub(1).abs().max() > 1e-5
 
 
-def test_learning_rate_zero_leaves_every_weight_bit_equal() -> None:
-    policy = tiny_policy(optimizer={"weight_decay": 0.1})
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_learning_rate_zero_leaves_every_weight_bit_equal(name: str) -> None:
+    """Even a zero keeps its sign."""
+    policy = tiny_policy(optimizer={"name": name, "weight_decay": 0.1})
+    with torch.no_grad():
+        for parameter in policy.masters.parameters():
+            parameter.view(-1)[0] = -0.0
+    policy.round_masters()
     before = everything(policy)
     for _ in range(3):
         give_gradient(policy)
         policy.apply_gradient(lr=0.0, max_grad_norm=1.0)
     after = everything(policy)
     assert_same(before, {name: value for name, value in after.items() if not name.startswith("o/")})
+    assert all(torch.equal(value.signbit(), after[name].signbit()) for name, value in before.items())
+    assert any(name.startswith("o/") for name in after)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -146,13 +154,14 @@ def test_weight_decay_reaches_matrices_and_nothing_else() -> None:
         torch.testing.assert_close(value, before[name] * factor, rtol=1e-6, atol=0)
 
 
-def test_a_restored_policy_takes_the_next_step_bit_for_bit() -> None:
-    policy = tiny_policy(optimizer={"weight_decay": 0.1})
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_a_restored_policy_takes_the_next_step_bit_for_bit(name: str) -> None:
+    policy = tiny_policy(optimizer={"name": name, "weight_decay": 0.1})
     for value in (0.01, -0.02, 0.005):
         give_gradient(policy, value)
         policy.apply_gradient(lr=1e-3, max_grad_norm=1.0)
     masters, optimizer = policy.masters_state(), {n: v.clone() for n, v in policy.optimizer_state().items()}
-    other = tiny_policy(seed=99, optimizer={"weight_decay": 0.1})
+    other = tiny_policy(seed=99, optimizer={"name": name, "weight_decay": 0.1})
     other.restore(masters, optimizer)
     assert_same(everything(policy), everything(other))
     for each in (policy, other):

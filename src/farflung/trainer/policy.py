@@ -1,10 +1,10 @@
-"""The model being trained: float32 masters, the policy that is published, and AdamW between them.
+"""The model being trained: float32 masters, the policy that is published, and an optimizer between them.
 
-    masters (float32)  --round to bf16-->  published  --forward, backward-->  gradient  --AdamW-->  masters
+    masters (float32)  --round to bf16-->  published  --forward, backward-->  gradient  --optimizer-->  masters
 
 The forward pass runs on the published weights (their bf16 values, computed in float32 where there are no bf16 units),
-so at staleness 0 the trainer's ratio to the sampler is 1, and the gradient goes to the masters. Does not know rewards,
-slots or files.
+so at staleness 0 the trainer's ratio to the sampler is 1, and the gradient goes to the masters. Gradients add up in
+float32 whatever the pass computes in. Does not know rewards, slots or files.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from farflung.model.config import ModelConfig
 from farflung.model.decoder import Decoder
 from farflung.model.weights import load_hf_state, publishable_state, state_to_hf
 from farflung.trainer.config import OptimizerConfig
+from farflung.trainer.optim import make_optimizers
 
 
 class Policy:
@@ -27,7 +28,7 @@ class Policy:
         self.masters = Decoder(config)
         self.published = Decoder(config)
         load_hf_state(self.masters, state)
-        self.optimizer = _adamw(self.masters, optimizer)
+        self._optimizers = make_optimizers(self.masters, optimizer)
         self.round_masters()
 
     def round_masters(self) -> None:
@@ -37,7 +38,9 @@ class Policy:
                 published.copy_(master.to(torch.bfloat16))
 
     def apply_gradient(self, lr: float, max_grad_norm: float) -> float | None:
-        """One AdamW step on the masters from the gradient that lies in `published`; the gradient is consumed.
+        """One optimizer step on the masters from the gradient that lies in `published`; the gradient is consumed.
+
+        At learning rate 0 the moments move and the weights do not, by not a single bit.
 
         Returns:
             The global gradient norm before clipping; None if it was not finite, in which case nothing has changed.
@@ -50,12 +53,21 @@ class Policy:
         norm = float(torch.nn.utils.clip_grad_norm_(gradients, max_grad_norm))
         is_finite = norm < float("inf")  # nan compares false as well
         if is_finite:
-            for group in self.optimizer.param_groups:
-                group["lr"] = lr
-            self.optimizer.step()
+            self._optimize(lr)
             self.round_masters()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.masters.zero_grad(set_to_none=True)
         return norm if is_finite else None
+
+    def _optimize(self, lr: float) -> None:
+        # A step of size 0 adds 0 to every weight, which turns -0.0 into 0.0.
+        kept = [parameter.detach().clone() for parameter in self.masters.parameters()] if lr == 0 else []
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            optimizer.step()
+        with torch.no_grad():
+            for parameter, before in zip(self.masters.parameters(), kept, strict=False):
+                parameter.copy_(before)
 
     def is_finite(self) -> bool:
         """Whether every weight, masters and published, is a number; what is not must never be published.
@@ -76,29 +88,23 @@ class Policy:
         """Moments and step counts by parameter name; empty before the first step."""
         state: dict[str, Tensor] = {}
         for name, parameter in self.masters.named_parameters():
-            for key, value in self.optimizer.state.get(parameter, {}).items():
+            for key, value in self._moments_of(parameter).items():
                 state[f"{key}/{name}"] = value
         return state
+
+    def _moments_of(self, parameter: Tensor) -> dict[str, Tensor]:
+        return next((each.state[parameter] for each in self._optimizers if parameter in each.state), {})
 
     def restore(self, masters: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]) -> None:
         """Go back to what `masters_state` and `optimizer_state` gave."""
         load_hf_state(self.masters, masters)
         self.round_masters()
-        self.optimizer.state.clear()
         parameters = dict(self.masters.named_parameters())
+        owners = {
+            parameter: each for each in self._optimizers for group in each.param_groups for parameter in group["params"]
+        }
+        for each in self._optimizers:
+            each.state.clear()
         for full_name, value in optimizer.items():
             key, name = full_name.split("/", 1)
-            self.optimizer.state[parameters[name]][key] = value.clone()
-
-
-def _adamw(decoder: Decoder, config: OptimizerConfig) -> torch.optim.AdamW:
-    """AdamW (1711.05101); decay applies to matrices only, never to norms and biases."""
-    matrices = [parameter for parameter in decoder.parameters() if parameter.ndim >= 2]
-    vectors = [parameter for parameter in decoder.parameters() if parameter.ndim < 2]
-    return torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
-        lr=0.0,
-        betas=(config.beta1, config.beta2),
-        eps=config.eps,
-        foreach=True,
-    )
+            owners[parameters[name]].state[parameters[name]][key] = value.clone()

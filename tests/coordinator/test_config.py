@@ -42,8 +42,21 @@ def test_the_pool_spec_repeats_the_rules() -> None:
     )
     assert (spec.environment, spec.tokenizer_digest) == (environment, sha256_hex(b"t"))
     assert spec.max_outstanding_groups == 160
-    same = {name: value for name, value in config.model_dump().items() if name != "max_outstanding_groups"}
+    assert spec.deterministic_seed is None
+    built = {"max_outstanding_groups", "deterministic"}
+    same = {name: value for name, value in config.model_dump().items() if name not in built}
     assert {name: getattr(spec, name) for name in same} == same
+
+
+def test_a_deterministic_pool_draws_from_the_seed_of_the_run() -> None:
+    spec = PoolConfig(deterministic=True).build(
+        environment=EnvironmentSpec(name="sort-digits", num_tasks=10),
+        tokenizer_digest=sha256_hex(b"t"),
+        model_config_digest=sha256_hex(b"m"),
+        seed=7,
+    )
+    assert spec.deterministic_seed == 7
+    assert spec.is_deterministic
 
 
 def test_every_setting_is_described() -> None:

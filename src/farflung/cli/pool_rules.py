@@ -26,4 +26,5 @@ def build_pool(config: RunConfig) -> PoolSpec:
         ),
         tokenizer_digest=description.tokenizer.digest,
         model_config_digest=description.config_digest,
+        seed=config.run.seed,
     )

@@ -31,6 +31,11 @@ class PoolConfig(Config):
     lease_s: float = Field(120.0, gt=0, le=604_800, description="Seconds that a worker has for one slot.")
     max_attempts: int = Field(3, ge=1, description="Leases of one slot before it ends.")
     max_file_bytes: int = Field(64 << 20, ge=4096, description="Largest rollout file that is accepted.")
+    deterministic: bool = Field(
+        False,
+        description="Every batch follows from run.seed alone, whoever works and whatever is killed; workers wait more. "
+        "Rollouts are then exactly max_staleness versions behind.",
+    )
 
     @model_validator(mode="after")
     def _batch_is_whole_slots(self) -> "PoolConfig":
@@ -79,8 +84,14 @@ class PoolConfig(Config):
             return (self.max_staleness + 1) * self.groups_per_batch
         return self.max_outstanding_groups
 
-    def build(self, *, environment: EnvironmentSpec, tokenizer_digest: str, model_config_digest: str) -> PoolSpec:
-        """The record that these rules and the things that they are about make together."""
+    def build(
+        self, *, environment: EnvironmentSpec, tokenizer_digest: str, model_config_digest: str, seed: int = 0
+    ) -> PoolSpec:
+        """The record that these rules and the things that they are about make together.
+
+        Args:
+            seed: what draws follow from, in deterministic mode alone.
+        """
         return PoolSpec(
             name=self.name,
             environment=environment,
@@ -97,6 +108,7 @@ class PoolConfig(Config):
             lease_s=self.lease_s,
             max_attempts=self.max_attempts,
             max_file_bytes=self.max_file_bytes,
+            deterministic_seed=seed if self.deterministic else None,
         )
 
 

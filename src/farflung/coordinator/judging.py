@@ -1,5 +1,6 @@
 """The validators' desk: submissions out, verdicts in."""
 
+import sys
 from collections.abc import Collection
 
 from farflung.api.errors import RefusalReason, Refused
@@ -16,7 +17,9 @@ from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, SlotState
 class JudgingDesk:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._book = AssignmentBook(judge_ms=round(core.config.judge_s * 1000), max_judgings=core.config.max_judgings)
+        # In deterministic mode a submission is offered until it is judged: nothing is set aside.
+        max_judgings = sys.maxsize if core.state.rules.is_deterministic else core.config.max_judgings
+        self._book = AssignmentBook(judge_ms=round(core.config.judge_s * 1000), max_judgings=max_judgings)
 
     async def assignments(
         self, node: str, max_count: int, held: Collection[str], wait_s: float

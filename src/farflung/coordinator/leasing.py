@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from farflung.api.errors import RefusalReason, Refused
 from farflung.coordinator.core import Core
 from farflung.coordinator.signals import Topic
@@ -79,6 +81,8 @@ class LeasingDesk:
         held = table.leased_to(request.node)
         if held is not None and held.lease.expires_at_ms <= now_ms:
             core.step(LeaseExpired(slot=held.slot, at_ms=now_ms, reason=LEASE_EXPIRED))
+        elif held is not None and table.rules.is_deterministic:
+            return [held.lease]
         elif held is not None and held.policy_version >= version:
             return [held.lease] if held.policy_version == version else []
         elif held is not None:
@@ -91,10 +95,16 @@ class LeasingDesk:
             now_ms=now_ms,
         )
         if grant is None:
-            return None if version == table.newest else []
+            return None if version == table.newest or table.rules.is_deterministic else []
+        if table.rules.is_deterministic:
+            request = self._of_version(request, table.version_of(grant.slot))
         lease = write_lease(core.state.rules, core.state.pool_digest, core.state.secret, request, grant, now_ms=now_ms)
         core.step(LeaseGranted(lease=lease))
         return [lease]
+
+    def _of_version(self, request: LeaseRequest, version: int) -> LeaseRequest:
+        """The same wish for another version, which the node will have to load."""
+        return replace(request, policy_version=version, policy_digest=self._core.table.versions[version])
 
     def _slot(self, lease_id: str) -> Slot:
         number = slot_of(lease_id)

@@ -22,6 +22,7 @@ from farflung.coordinator.judging import JudgingDesk
 from farflung.coordinator.pool_state import PoolState, check_same_pool, restore
 from farflung.coordinator.sweep import collect_garbage, step_due
 from farflung.errors import FarflungError, Transient, UserError
+from farflung.slots.deterministic import secret_of
 from farflung.slots.seeds import SECRET_BYTES
 from farflung.state.event_log import EventLog, SqlEventLog
 from farflung.state.group_commit import GroupCommit
@@ -87,7 +88,7 @@ async def serve(
     commits = GroupCommit(log, next_sequence)
     try:
         if state is None:
-            opened = PoolOpened(spec=pool_spec, secret=secrets.token_bytes(SECRET_BYTES))
+            opened = PoolOpened(spec=pool_spec, secret=_new_secret(pool_spec))
             await commits.append(*encode(opened), now_ms())
             state = PoolState(opened)
         core = Core(config, state, commits, Files(store), num_since_snapshot=num_entries, now_ms=now_ms)
@@ -109,6 +110,12 @@ async def serve(
         await commits.close()
     commits.raise_if_failed()
     logger.info("coordinator stops")
+
+
+def _new_secret(pool_spec: PoolSpec) -> bytes:
+    if pool_spec.deterministic_seed is not None:
+        return secret_of(pool_spec.deterministic_seed)
+    return secrets.token_bytes(SECRET_BYTES)
 
 
 async def _sweep_until(stop: asyncio.Event, core: Core, judging: JudgingDesk, commits: GroupCommit) -> None:

@@ -30,6 +30,10 @@ samples while one slot is late.
 dropped. With more than `max_unreported` such slots the pool may have no places left to fill a batch from, so `take`
 gives an empty batch, whose version only reports them.
 
+*Fixed batches* (deterministic mode, `slots_per_batch`): version v is trained on the slots [v * n, (v + 1) * n), all of
+them and no others, as soon as each has been seen. Ones that were closed or given up are missing from it; when none is
+left, or the batch was discarded, the version reports an empty batch. Nothing is refused: the pool bounds what is out.
+
 Synchronous and pure: no clock, no threads, no I/O; the trainer's inbox adds waiting. Does not know submissions, files
 or keys.
 """
@@ -81,6 +85,8 @@ class BufferParams:
     """Later slots to be admitted before a missing one is passed over; None = wait for every slot (deterministic)."""
     max_unreported: int | None = None
     """Slots rolled back or given up that may go unreported while no batch is complete; None = any number."""
+    slots_per_batch: int | None = None
+    """Fixed batches of so many slots, in place of `groups_per_batch` and the window; None = whatever is in turn."""
     max_history: int = 64
     """Versions for which the buffer remembers what they were trained on; batch records keep the rest."""
 
@@ -211,8 +217,8 @@ class ExperienceBuffer:
         empty when it is only there to report drops.
         """
         self._drop_inadmissible(current_version)
-        entries = self._next_entries()
-        if not entries and not self._must_report:
+        entries = self._ready_entries(current_version)
+        if entries is None:
             return None
         for entry in entries:
             del self._waiting[entry.slot]
@@ -265,6 +271,13 @@ class ExperienceBuffer:
         self._drops.append(SlotDrop(slot=slot, reason=reason))
         self._counts[f"dropped/{reason}"] += 1
 
+    def _ready_entries(self, current_version: int) -> list[Entry] | None:
+        """What the next batch is made of, nothing if it only reports drops; None if it is not complete yet."""
+        if self.params.slots_per_batch is not None:
+            return self._fixed_entries(current_version, self.params.slots_per_batch)
+        entries = self._next_entries()
+        return entries if entries or self._must_report else None
+
     def _next_entries(self) -> list[Entry]:
         """Waiting entries that make the next batch, in slot order; empty if it is not complete yet."""
         entries: list[Entry] = []
@@ -278,12 +291,19 @@ class ExperienceBuffer:
                 return entries
         return []
 
+    def _fixed_entries(self, current_version: int, num_slots: int) -> list[Entry] | None:
+        """What there is of the version's own slots; None while one of them has not been seen."""
+        slots = range(current_version * num_slots, (current_version + 1) * num_slots)
+        if self._taken or not all(slot in self._order for slot in slots):
+            return None
+        return [self._waiting[slot] for slot in slots if slot in self._waiting]
+
     # -- views ------------------------------------------------------------------------------------------------------
 
     @property
     def is_full(self) -> bool:
         """No place for another slot, and the trainer is the one to free one."""
-        if self.num_occupied < self.params.max_slots:
+        if self.num_occupied < self.params.max_slots or self.params.slots_per_batch is not None:
             return False
         return bool(self._taken) or bool(self._next_entries())
 

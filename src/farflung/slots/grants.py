@@ -3,6 +3,9 @@
 A vacant slot is leased again, lowest first, to a node that has its version loaded and did not lose it before; a node
 that lost it gets it only if no other node is alive or nobody took it for the length of a lease. Otherwise a new slot of
 the newest version, while there is capacity.
+
+In deterministic mode a node gets the lowest slot whatever it has loaded, and fetches the slot's version if need be;
+nothing is ever abandoned.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,10 +32,12 @@ def choose_grant(
     table: SlotTable, *, node: str, policy_version: int, alive_workers: Collection[str], now_ms: int
 ) -> Grant | None:
     """What this node, which holds no lease and has loaded this version, should work on; None = nothing now."""
+    any_version = table.rules.is_deterministic
     for slot in table.vacant():
-        if slot.policy_version == policy_version and _may_take(slot, node, alive_workers, table, now_ms):
+        fits = any_version or slot.policy_version == policy_version
+        if fits and _may_take(slot, node, alive_workers, table, now_ms):
             return Grant(slot=slot.slot, attempt=slot.lease.attempt + 1)
-    if policy_version == table.newest and table.has_capacity:
+    if (any_version or policy_version == table.newest) and table.has_capacity:
         return Grant(slot=table.next_slot, attempt=0)
     return None
 
@@ -55,6 +60,8 @@ def due_events(
         loaded_versions: worker that is alive -> its version.
         max_judgings: failed attempts after which a submission is set aside.
     """
+    if table.rules.is_deterministic:
+        return [*_ended_leases(table, silent_nodes, now_ms)]
     return [
         *_ended_leases(table, silent_nodes, now_ms),
         *_abandoned(table, set(loaded_versions.values()), now_ms),

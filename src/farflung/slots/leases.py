@@ -3,6 +3,7 @@
 This module does not know who gets a slot (`slots.grants`) or what became of it (`slots.ledger`).
 """
 
+from farflung.slots.deterministic import ANYBODY
 from farflung.slots.grants import Grant
 from farflung.slots.permutation import slot_target_lengths, slot_tasks
 from farflung.slots.seeds import draw_seed, keyed_hash
@@ -18,8 +19,10 @@ def write_lease(
 
     Args:
         pool_digest: of `rules`; an argument because it is the same for every lease and not free.
+        request: whose version and policy digest the lease is for.
     """
     environment = rules.environment
+    drawn_by, draw = (ANYBODY, 0) if rules.is_deterministic else (request.node, grant.attempt)
     return Lease(
         pool_digest=pool_digest,
         lease_id=lease_id(grant.slot, grant.attempt),
@@ -30,7 +33,7 @@ def write_lease(
         policy_digest=request.policy_digest,
         task_indices=slot_tasks(secret, grant.slot, rules.groups_per_slot, environment.num_tasks),
         target_lengths=slot_target_lengths(secret, grant.slot, rules.groups_per_slot, environment.target_lengths),
-        draw_seed=draw_seed(secret, request.policy_digest, grant.slot, request.node, grant.attempt).hex(),
+        draw_seed=draw_seed(secret, request.policy_digest, grant.slot, drawn_by, draw).hex(),
         capability_class=request.capability_class,
         issued_at_ms=now_ms,
         expires_at_ms=now_ms + round(rules.lease_s * 1000),

@@ -13,6 +13,9 @@
                  |   '--' VerdictRecorded (unjudged), JudgingLapsed               '-- BatchRecorded: consumed or dropped
                  '-- SlotClosed (judged too often), VersionPublished (out of the window) --> EXPIRED
 
+In deterministic mode (`slots.deterministic`) a verdict that does not accept makes the slot VACANT again, there is no
+last attempt, and nothing is closed: every slot ends accepted.
+
 What a submission earns: accepted is paid and trained on; expired is paid (the delay was ours) and not trained on.
 This module knows one slot at a time; which node gets what, and how many slots there may be, is the ledger's.
 """
@@ -41,7 +44,7 @@ TRANSITIONS: Mapping[SlotState | None, Mapping[type[Event], frozenset[SlotState]
     },
     SlotState.SUBMITTED: {
         events.VerdictRecorded: frozenset(
-            {SlotState.SUBMITTED, SlotState.ACCEPTED, SlotState.REJECTED, SlotState.EXPIRED}
+            {SlotState.SUBMITTED, SlotState.ACCEPTED, SlotState.REJECTED, SlotState.EXPIRED, SlotState.VACANT}
         ),
         events.JudgingLapsed: frozenset({SlotState.SUBMITTED}),
         events.SlotClosed: frozenset({SlotState.EXPIRED}),

@@ -22,6 +22,11 @@ STALE = "stale"
 LEASE_FORFEITED = "lease_forfeited"
 """Why a slot is vacant or ended; `LeaseExpired` brings its own reason."""
 
+MAX_LOSERS = 64
+"""Nodes remembered that lost a slot."""
+MAX_FAILED_VALIDATORS = 64
+"""Failed attempts to judge remembered of a submission; far above any `max_judgings`, reached in deterministic mode."""
+
 STATE_AFTER = {
     Outcome.ACCEPTED: SlotState.ACCEPTED,
     Outcome.REJECTED: SlotState.REJECTED,
@@ -52,8 +57,7 @@ def changes(table: SlotTable, event: Event) -> Sequence[Slot]:
         case events.VerdictRecorded():
             return [_judged(table, event)]
         case events.JudgingLapsed():
-            slot = _existing(table, event, event.slot)
-            return [replace(slot, failed_validators=(*slot.failed_validators, event.validator))]
+            return [_failed(_existing(table, event, event.slot), event.validator)]
         case events.SlotClosed():
             return [_closed(_existing(table, event, event.slot), event.reason)]
         case _:
@@ -134,7 +138,7 @@ def _granted(table: SlotTable, event: events.LeaseGranted) -> Slot:
         if lease.attempt != slot.lease.attempt + 1 or lease.policy_version != slot.policy_version:
             raise IllegalEvent(f"slot {slot.slot}: attempt {lease.attempt} of version {lease.policy_version}")
         return replace(slot, state=SlotState.LEASED, lease=lease)
-    if (lease.slot, lease.attempt, lease.policy_version) != (table.next_slot, 0, table.newest):
+    if (lease.slot, lease.attempt, lease.policy_version) != (table.next_slot, 0, table.next_version):
         raise IllegalEvent(f"new slot {lease.slot}: attempt {lease.attempt} of version {lease.policy_version}")
     if not table.has_capacity:
         raise IllegalEvent(f"new slot {lease.slot} with {table.outstanding_groups} groups outstanding")
@@ -147,13 +151,21 @@ def _lost(table: SlotTable, event: events.LeaseExpired | events.Forfeited, reaso
     vacant = replace(
         slot,
         state=SlotState.VACANT,
-        lost_by=(*slot.lost_by, slot.lease.node),
+        lost_by=_with_loser(slot),
         was_forfeited=isinstance(event, events.Forfeited),
         vacant_since_ms=event.at_ms,
         reason=reason,
     )
+    if table.rules.is_deterministic:
+        return vacant
     has_attempts = slot.lease.attempt + 1 < table.rules.max_attempts
     return vacant if has_attempts and table.is_in_window(slot.policy_version) else _closed(vacant, reason)
+
+
+def _with_loser(slot: Slot) -> tuple[str, ...]:
+    """The newest last, each node once: in deterministic mode there may be any number of attempts."""
+    others = tuple(node for node in slot.lost_by if node != slot.lease.node)
+    return (*others, slot.lease.node)[-MAX_LOSERS:]
 
 
 def _handed_in(table: SlotTable, event: events.Submitted) -> Slot:
@@ -170,9 +182,25 @@ def _judged(table: SlotTable, event: events.VerdictRecorded) -> Slot:
     slot, verdict = _existing(table, event, event.slot), event.verdict
     if slot.submission is None or verdict.submission_digest != slot.submission.digest():
         raise IllegalEvent(f"slot {slot.slot}: verdict on submission {verdict.submission_digest}")
-    if verdict.outcome is Outcome.UNJUDGED:
-        return replace(slot, failed_validators=(*slot.failed_validators, verdict.validator))
+    is_sampled_again = table.rules.is_deterministic and verdict.reason not in (None, RejectReason.VALIDATOR_FAULT)
+    if verdict.outcome is Outcome.UNJUDGED and not is_sampled_again:
+        return _failed(slot, verdict.validator)
+    if is_sampled_again:
+        return replace(
+            slot,
+            state=SlotState.VACANT,
+            lost_by=_with_loser(slot),
+            vacant_since_ms=verdict.judged_at_ms,
+            submission=None,
+            receipt=None,
+            failed_validators=(),
+            reason=verdict.reason or "",
+        )
     return replace(slot, state=STATE_AFTER[verdict.outcome], verdict=verdict, reason=verdict.reason or "")
+
+
+def _failed(slot: Slot, validator: str) -> Slot:
+    return replace(slot, failed_validators=(*slot.failed_validators, validator)[-MAX_FAILED_VALIDATORS:])
 
 
 def _closed(slot: Slot, reason: str) -> Slot:

@@ -9,6 +9,7 @@ import heapq
 
 from msgspec.structs import replace
 
+from farflung.slots.deterministic import version_for
 from farflung.slots.lifecycle import Slot
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.canonical import Record
@@ -113,7 +114,17 @@ class SlotTable:
     def has_capacity(self) -> bool:
         """Whether a new slot may be granted."""
         room = self.rules.max_outstanding_groups - self.outstanding_groups
-        return self.newest >= 0 and room >= self.rules.groups_per_slot
+        return 0 <= self.next_version <= self.newest and room >= self.rules.groups_per_slot
+
+    def version_of(self, number: int) -> int:
+        """The version that samples a slot, new or not."""
+        slot = self.slot(number)
+        return self.next_version if slot is None else slot.policy_version
+
+    @property
+    def next_version(self) -> int:
+        """The version that samples the next new slot; in deterministic mode it may not be published yet."""
+        return version_for(self.rules, self.next_slot) if self.rules.is_deterministic else self.newest
 
     def is_in_window(self, policy_version: int) -> bool:
         """Whether a batch on the newest version may still use rollouts of this one."""
@@ -151,6 +162,8 @@ class SlotTable:
             return slot
         if before is not None:
             self._unfile(before)
+            if before.submission is not None and slot.submission is None:
+                del self._submissions[before.submission.digest()]  # refused, and its slot is vacant again
         if slot.is_final and slot.sequence is None:
             slot = replace(slot, sequence=self.next_sequence)
             self.next_sequence += 1

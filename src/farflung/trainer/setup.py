@@ -16,6 +16,7 @@ from farflung.model.factory import random_state
 from farflung.model.folder import load_folder
 from farflung.model.vocabulary import never_drawn
 from farflung.rl.buffer import BufferParams, ExperienceBuffer
+from farflung.slots.deterministic import slots_per_batch
 from farflung.trainer.canary import Canary
 from farflung.trainer.checkpoint import Checkpoint, Component
 from farflung.trainer.config import TrainerConfig
@@ -137,6 +138,7 @@ def _buffer(config: TrainerConfig, pool: PoolSpec, checkpoint: Checkpoint | None
         max_slots=outstanding_slots + batch_slots,
         window_slots=config.window_slots,
         max_unreported=max(0, pool.max_outstanding_groups // pool.groups_per_slot - batch_slots),
+        slots_per_batch=slots_per_batch(pool) if pool.is_deterministic else None,
     )
     if checkpoint is None:
         return ExperienceBuffer(params)

@@ -59,11 +59,17 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     """Leases of one slot before it ends."""
     max_file_bytes: int
     """Largest rollout file that is accepted."""
+    deterministic_seed: int | None = None
+    """What all draws follow from in deterministic mode (`slots.deterministic`); None = the normal mode."""
+
+    @property
+    def is_deterministic(self) -> bool:
+        return self.deterministic_seed is not None
 
     def __post_init__(self) -> None:
         require_names(name=self.name)
         require_digests(tokenizer_digest=self.tokenizer_digest, model_config_digest=self.model_config_digest)
-        require_counts(max_staleness=self.max_staleness)
+        require_counts(max_staleness=self.max_staleness, deterministic_seed=self.deterministic_seed or 0)
         require_counts(
             at_least=1,
             group_size=self.group_size,

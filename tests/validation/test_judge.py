@@ -69,7 +69,7 @@ def rollout(group: int, sample: int, tokens: Sequence[int] = (9, 10, EOS), **cha
         "sample": sample,
         "prompt_tokens": EVIDENCE.prompt_tokens[group],
         "completion_tokens": np.array(tokens, np.int32),
-        "logprobs": np.full(len(tokens), -0.5, np.float32),
+        "logprobs": np.full(len(tokens), -1.5, np.float32),
         "stop_reason": StopReason.EOS,
         "policy_version": 7,
         "target_length": LEASE.target_lengths[group],
@@ -145,7 +145,7 @@ def with_row(index: int, **changes: Any) -> list[Rollout]:
 
 
 def with_tokens(index: int, tokens: Sequence[int], stop_reason: StopReason) -> list[Rollout]:
-    logprobs = np.full(len(tokens), -0.5, np.float32)
+    logprobs = np.full(len(tokens), -1.5, np.float32)
     return with_row(index, completion_tokens=np.array(tokens, np.int32), logprobs=logprobs, stop_reason=stop_reason)
 
 
@@ -371,7 +371,20 @@ def mallory_with_an_easier_target_length() -> Claim:
 
 
 def mallory_with_a_probability_above_one() -> Claim:
-    return claim(with_row(0, logprobs=np.array([-0.5, 0.01, -0.5], np.float32)))
+    return claim(with_row(0, logprobs=np.array([-1.5, 0.01, -1.5], np.float32)))
+
+
+def mallory_with_a_token_that_nobody_draws() -> Claim:
+    return claim(with_row(0, logprobs=np.array([-1.5, -3e38, -1.5], np.float32)))
+
+
+def mallory_who_is_certain_of_everything() -> Claim:
+    return claim([replace(row, logprobs=np.zeros(len(row.completion_tokens), np.float32)) for row in HONEST])
+
+
+def mallory_who_is_rather_sure_of_two_different_completions() -> Claim:
+    rows = [replace(row, logprobs=np.full(len(row.completion_tokens), -0.5, np.float32)) for row in HONEST[:2]]
+    return claim([*rows, *HONEST[2:]])
 
 
 READABLE: list[tuple[Callable[[], Claim], RejectReason]] = [
@@ -406,6 +419,9 @@ READABLE: list[tuple[Callable[[], Claim], RejectReason]] = [
     (mallory_who_calls_a_length_an_end, RejectReason.TERMINATION),
     (mallory_with_an_easier_target_length, RejectReason.TARGET_LENGTH),
     (mallory_with_a_probability_above_one, RejectReason.LOGPROB_RANGE),
+    (mallory_with_a_token_that_nobody_draws, RejectReason.LOGPROB_RANGE),
+    (mallory_who_is_certain_of_everything, RejectReason.LOGPROB_RANGE),
+    (mallory_who_is_rather_sure_of_two_different_completions, RejectReason.LOGPROB_RANGE),
 ]
 
 
@@ -449,7 +465,7 @@ def test_a_logprob_that_is_not_a_number_is_caught_even_if_the_reader_let_it_thro
     case = Case(
         submission=claim().submission,
         lease=LEASE,
-        rollouts=with_row(0, logprobs=np.array([-0.5, np.nan, -0.5], np.float32)),
+        rollouts=with_row(0, logprobs=np.array([-1.5, np.nan, -1.5], np.float32)),
         rules=RULES,
         evidence=EVIDENCE,
         current_version=9,
@@ -458,7 +474,21 @@ def test_a_logprob_that_is_not_a_number_is_caught_even_if_the_reader_let_it_thro
 
 
 def test_a_logprob_a_rounding_error_above_zero_is_honest() -> None:
-    honest = claim(with_row(0, logprobs=np.array([-0.5, 6e-8, -0.5], np.float32)))
+    honest = claim(with_row(0, logprobs=np.array([-1.5, 6e-8, -1.5], np.float32)))
+    assert honest.judged().verdict.outcome is Outcome.ACCEPTED
+
+
+def test_a_policy_that_always_says_the_same_may_be_certain() -> None:
+    rows = []
+    for row in HONEST:
+        first = HONEST[2 * row.group]
+        certain = np.zeros(len(first.completion_tokens), np.float32)
+        rows.append(replace(first, sample=row.sample, logprobs=certain))
+    assert claim(rows).judged().verdict.outcome is Outcome.ACCEPTED
+
+
+def test_an_unlikely_token_within_reach_of_the_noise_is_honest() -> None:
+    honest = claim(with_row(0, logprobs=np.array([-1.5, -36.0, -1.5], np.float32)))
     assert honest.judged().verdict.outcome is Outcome.ACCEPTED
 
 

@@ -4,6 +4,7 @@ A check returns what it saw wrong, with the offending value, or None. It may rel
 a `RejectReason` at the same place, a row here, an adversary in the tests that only it catches.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,6 +16,11 @@ from farflung.wire.verdict import RejectReason
 
 LOGPROB_SLACK = 1e-5
 """How far above 0 a logprob may lie: a float32 softmax summed in blocks overshoots by a few units in the last place."""
+LEAST_LOGPROB = -100.0
+"""No draw finds a less likely token: Gumbel noise (`slots.noise`) reaches from -3.1 to 22.2, so with V tokens to choose
+from the drawn one has a logprob of at least -25.3 - log V; other samplers would need luck of e**-100."""
+LIKELY = math.log(0.51)
+"""Two different tokens cannot both be likelier than one half; 0.51 leaves room for rounding."""
 
 Check = Callable[[Case], str | None]
 
@@ -89,10 +95,25 @@ def target_length(case: Case) -> str | None:
 
 
 def logprob_range(case: Case) -> str | None:
+    """Each could be the log-probability of a drawn token, and those of one prompt's completions fit together.
+
+    Two completions of one prompt differ somewhere for the first time. Up to there they had the same distribution, in
+    which two tokens cannot both be likelier than not: so not every token of both can be, as with all logprobs 0.
+    """
     logprobs = np.concatenate([rollout.logprobs for rollout in case.rollouts])
-    is_good = np.isfinite(logprobs) & (logprobs <= LOGPROB_SLACK)
+    is_good = np.isfinite(logprobs) & (logprobs <= LOGPROB_SLACK) & (logprobs >= LEAST_LOGPROB)
     if not is_good.all():
-        return f"logprob {logprobs[~is_good][0]}: it must be finite and at most 0"
+        return f"logprob {logprobs[~is_good][0]}: it must be a number in [{LEAST_LOGPROB:g}, 0]"
+    surest: dict[int, Rollout] = {}
+    for rollout in case.rollouts:
+        if rollout.logprobs.min() <= LIKELY:
+            continue
+        other = surest.setdefault(rollout.group, rollout)
+        if not np.array_equal(rollout.completion_tokens, other.completion_tokens):
+            return (
+                f"rollouts ({rollout.group}, {other.sample}) and ({rollout.group}, {rollout.sample}): different "
+                f"completions of one prompt, and every token of both with a logprob above {LIKELY:.2f}"
+            )
     return None
 
 

@@ -22,6 +22,7 @@ from farflung.engine.base import Cancelled
 from farflung.envs.base import Environment
 from farflung.envs.registry import load_environment
 from farflung.errors import FarflungError, Transient
+from farflung.model.determinism import FIXED_BATCH_ROWS, compute_deterministically
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
 from farflung.wire.canonical import sha256_hex
@@ -56,6 +57,8 @@ async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event) -> None:
         patience = Patience(stop, config.unreachable_s)
         with suppress(Stopped):
             pool = await patience(client.pool)
+            if pool.is_deterministic:
+                compute_deterministically()
             logger.info("worker %s samples for pool %s at %s", node, pool.name, url)
             async with heartbeats(client, vitals, config.heartbeat_s):
                 worker = Worker(config, client, patience, pool, activity, vitals, stop)
@@ -101,9 +104,8 @@ class Worker:
         self._stop = stop
         self._sampler: Sampler | None = None
         self._sampling_s = 0.0
-        self._watch = PolicyWatch(
-            self._next_manifest, PolicyFetcher(self._get_chunk, ChunkCache(CHUNK_CACHE_BYTES)), pause_s=RETRY_S
-        )
+        self._fetcher = PolicyFetcher(self._get_chunk, ChunkCache(CHUNK_CACHE_BYTES))
+        self._watch = PolicyWatch(self._next_manifest, self._fetcher, pause_s=RETRY_S)
 
     async def run(self) -> None:
         watching = asyncio.create_task(self._watch.run())
@@ -129,33 +131,52 @@ class Worker:
         return await self._patience(lambda: self._client.latest_manifest(newer_than, wait_s=self._config.poll_s))
 
     async def _newest_sampler(self) -> Sampler:
-        """The sampler with the newest fetched version loaded; waits for the first one only."""
+        """The sampler with the newest fetched version loaded; waits for the first one only.
+
+        In deterministic mode only the first one: later ones are loaded as leases name them.
+        """
+        if self._sampler is not None and self._pool.is_deterministic:
+            return self._sampler
         version = -1 if self._sampler is None else self._sampler.policy_version
         fetched: FetchedPolicy | None = self._watch.peek(version)
         if fetched is None and self._sampler is None:
             with self._activity.waiting("first policy"):
                 fetched = await self._patience.unless_stopped(self._watch.newer_than(-1))
         if fetched is not None:
-            with self._activity.busy("loading weights"):
-                self._sampler = await asyncio.to_thread(self._load, fetched)
-            self._vitals.set_policy_version(fetched.manifest.policy_version)
+            await self._load_fetched(fetched)
         assert self._sampler is not None
         return self._sampler
+
+    async def _load_version(self, version: int) -> None:
+        """The one that a lease is for, where it is not the loaded one: in deterministic mode."""
+        with self._activity.waiting("policy"):
+            try:
+                manifest = await self._patience(lambda: self._client.manifest(version))
+            except Refused as refusal:
+                await self._patience.sleep(RETRY_S)
+                raise Unworkable(f"version {version} is out of reach: {refusal}") from refusal
+            files = await self._patience(lambda: self._fetcher.fetch(manifest))
+        await self._load_fetched(FetchedPolicy(manifest=manifest, files=files))
+
+    async def _load_fetched(self, fetched: FetchedPolicy) -> None:
+        with self._activity.busy("loading weights"):
+            self._sampler = await asyncio.to_thread(self._load, fetched)
+        self._vitals.set_policy_version(fetched.manifest.policy_version)
 
     def _load(self, fetched: FetchedPolicy) -> Sampler:
         if self._sampler is None:
             return Sampler.from_policy(
                 fetched,
                 self._pool,
-                max_batch_rows=self._config.max_batch_rows,
-                num_threads=self._config.num_threads,
+                max_batch_rows=FIXED_BATCH_ROWS if self._pool.is_deterministic else self._config.max_batch_rows,
+                num_threads=1 if self._pool.is_deterministic else self._config.num_threads,
                 should_stop=self._stop.is_set,
             )
         self._sampler.swap(fetched)
         return self._sampler
 
     async def _lease(self, sampler: Sampler) -> Lease | None:
-        """A slot of the loaded version; None as soon as a newer version is out."""
+        """A slot of the loaded version (in deterministic mode of any); None as soon as a newer version is out."""
         request = LeaseRequest(
             node=self._client.node,
             policy_version=sampler.policy_version,
@@ -174,6 +195,8 @@ class Worker:
     async def _work_on(self, lease: Lease, sampler: Sampler) -> None:
         """Sample a slot and hand it in; whatever goes wrong, the lease is given back or runs out."""
         try:
+            if lease.policy_version != sampler.policy_version:
+                await self._load_version(lease.policy_version)
             with self._activity.busy("sampling"):
                 slot = await asyncio.to_thread(self._sample, lease, sampler)
                 await self._throttle()

@@ -6,6 +6,7 @@ import pytest
 
 from farflung.errors import UserError
 from farflung.model.config import LinearRope, Llama3Rope, ModelConfig
+from farflung.model.hf_config import ARCHITECTURES
 
 
 def _sizes(**changes: Any) -> dict[str, Any]:
@@ -140,7 +141,33 @@ def test_the_way_out_and_back_loses_nothing(changes: dict[str, Any]) -> None:
     assert ModelConfig.from_hf(config.to_hf()) == config
 
 
-@pytest.mark.parametrize("changes", [{"qk_norm": True}, {"attention_bias": True}])
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "gemma3"])
+def test_every_family_goes_out_and_comes_back(family: str) -> None:
+    config = ModelConfig.from_hf(_llama(architectures=[ARCHITECTURES[family]], hidden_act="silu"))
+    assert config.family == family
+    assert ModelConfig.from_hf(config.to_hf()) == config
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "word"),
+    [
+        ("qwen2", {"use_sliding_window": True}, "use_sliding_window"),
+        ("gemma3", {"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
+        ("gemma3", {"layer_types": ["full_attention"]}, "layer_types"),
+        ("gemma3", {"layer_types": ["full_attention", "chunked_attention"]}, "layer_types"),
+        ("gemma3", {"sliding_window": 0}, "window is 0"),
+        ("gemma3", {"hidden_activation": "silu"}, "hidden_activation"),
+    ],
+)
+def test_what_a_family_lacks_here_is_named(family: str, changes: dict[str, Any], word: str) -> None:
+    raw = _llama(architectures=[ARCHITECTURES[family]])
+    if family == "gemma3":
+        raw |= {"hidden_activation": "gelu_pytorch_tanh"}
+    with pytest.raises(UserError, match=word):
+        ModelConfig.from_hf(raw | changes)
+
+
+@pytest.mark.parametrize("changes", [{"qk_norm": True}, {"attention_bias": True}, {"norm_offset": 1.0}])
 def test_a_feature_that_the_saved_class_lacks_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="LlamaForCausalLM"):
         ModelConfig(**_sizes(**changes)).to_hf()

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from farflung.errors import OurFault
-from farflung.model.config import ModelConfig
+from farflung.model.config import LocalAttention, ModelConfig
 from farflung.model.decoder import Decoder
 from farflung.model.factory import random_state
 from farflung.model.layout import SequenceLayout
@@ -90,8 +90,8 @@ def test_token_by_token_with_a_cache_gives_the_same_states() -> None:
         caches: list[list[Tensor]] = [[] for _ in decoder.layers]
         for position in range(9):
             hidden = decoder.embed(tokens[position : position + 1])
-            rotation = decoder.rotations(torch.tensor([position]), position + 1)
-            for layer, cache in zip(decoder.layers, caches, strict=True):
+            rotations = decoder.rotations(torch.tensor([position]), position + 1)
+            for layer, cache, rotation in zip(decoder.layers, caches, rotations, strict=True):
                 cache.append(layer.heads(hidden, rotation))
                 _, key, value = layer.split_heads(torch.cat(cache).transpose(0, 1), dim=0)
                 query, _, _ = layer.split_heads(cache[-1].transpose(0, 1), dim=0)
@@ -114,6 +114,14 @@ def test_two_passes_are_bit_equal() -> None:
         {"attention_bias": True, "attention_output_bias": True},
         {"qk_norm": True},
         {"tie_word_embeddings": True, "num_kv_heads": 4},
+        {
+            "activation": "gelu_tanh",
+            "norm_offset": 1.0,
+            "sandwich_norms": True,
+            "embedding_scale": 3.0,
+            "attention_scale": 0.2,
+            "local_attention": LocalAttention(window=3, rope_theta=100.0, is_local=(True,)),
+        },
     ],
 )
 def test_every_weight_has_the_gradient_of_a_finite_difference(changes: dict[str, Any]) -> None:

@@ -4,21 +4,8 @@ import math
 
 import torch
 
-from farflung.model.config import Llama3Rope, ModelConfig
 from farflung.model.rope import RopeTable, apply_rope_, inverse_frequencies, pairs_to_halves, pairs_to_neighbours
-
-
-def _config(head_dim: int = 8, scaling: Llama3Rope | None = None) -> ModelConfig:
-    return ModelConfig(
-        vocab_size=8,
-        hidden_size=8,
-        intermediate_size=8,
-        num_layers=1,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=head_dim,
-        rope_scaling=scaling,
-    )
+from farflung.model.rope_scaling import Llama3Rope
 
 
 def test_a_quarter_turn_by_hand() -> None:
@@ -37,7 +24,7 @@ def test_half_precision_is_rotated_in_float32() -> None:
 
 
 def test_a_grown_table_keeps_the_bits_of_earlier_positions() -> None:
-    table = RopeTable(_config(), dtype=torch.float32, device="cpu")
+    table = RopeTable(inverse_frequencies(8, 10_000.0), dtype=torch.float32, device="cpu")
     before = table.upto(5).clone()
     after = table.upto(1000)
     assert len(before) >= 5
@@ -47,7 +34,7 @@ def test_a_grown_table_keeps_the_bits_of_earlier_positions() -> None:
 
 def test_llama3_keeps_high_frequencies_and_stretches_low_ones() -> None:
     scaling = Llama3Rope(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=100)
-    plain, scaled = inverse_frequencies(_config(64)), inverse_frequencies(_config(64, scaling))
+    plain, scaled = inverse_frequencies(64, 10_000.0), inverse_frequencies(64, 10_000.0, scaling)
     wavelengths = 2 * math.pi / plain
     assert torch.equal(scaled[wavelengths < 25], plain[wavelengths < 25])
     assert torch.equal(scaled[wavelengths > 100], plain[wavelengths > 100] / 8)

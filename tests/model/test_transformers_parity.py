@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from farflung.engine.base import GroupRequest, SamplingParams
+from farflung.engine.torch_engine import TorchEngine
 from farflung.model.characters import character_tokenizer
 from farflung.model.config import LinearRope, Llama3Rope, ModelConfig
 from farflung.model.decoder import Decoder
@@ -98,12 +100,65 @@ def test_llama_gives_the_same_logits(changes: dict[str, Any]) -> None:
     _assert_same_logits(config, transformers.LlamaForCausalLM(transformers.LlamaConfig(**config.to_hf())))
 
 
-def test_other_families_are_configuration() -> None:
-    qwen2 = _config(attention_bias=True, num_kv_heads=2)
-    sizes = _config(num_kv_heads=2).to_hf()
-    _assert_same_logits(qwen2, transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**sizes)))
-    qwen3 = _config(qk_norm=True, num_kv_heads=2)
-    _assert_same_logits(qwen3, transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**sizes)))
+@pytest.mark.parametrize("changes", [{"tie_word_embeddings": True}, {"rope_scaling": _LLAMA3}, {"num_kv_heads": 4}])
+def test_qwen2_gives_the_same_logits(changes: dict[str, Any]) -> None:
+    config = _config(family="qwen2", attention_bias=True, **{"num_kv_heads": 2, **changes})
+    _assert_same_logits(config, transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**config.to_hf())))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"tie_word_embeddings": True}, {"attention_bias": True, "attention_output_bias": True}, {"head_dim": 16}],
+)
+def test_qwen3_gives_the_same_logits(changes: dict[str, Any]) -> None:
+    config = _config(family="qwen3", qk_norm=True, num_kv_heads=2, **changes)
+    _assert_same_logits(config, transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**config.to_hf())))
+
+
+def _gemma(**changes: Any) -> ModelConfig:
+    """Documents of 40 tokens look beyond the window of 8; one layer of three is global, with a scaled rope."""
+    raw = {
+        "vocab_size": 48, "hidden_size": 32, "intermediate_size": 56, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 8, "query_pre_attn_scalar": 24,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "architectures": ["Gemma3ForCausalLM"], "bos_token_id": 2, "eos_token_id": [1, 3], "pad_token_id": 0,
+        **changes,
+    }  # fmt: skip
+    return ModelConfig.from_hf(raw)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"tie_word_embeddings": False},
+        {"sliding_window": 64},
+        {"rope_theta": 50_000.0, "rope_local_base_freq": 500.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+    ],
+)
+def test_gemma3_gives_the_same_logits(changes: dict[str, Any]) -> None:
+    config = _gemma(**changes)
+    model = transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(**config.to_hf()))
+    _assert_same_logits(config, model)
+
+
+def test_the_engine_continues_a_gemma_as_transformers_does_beyond_its_window() -> None:
+    config = _gemma()
+    model = transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(**config.to_hf())).eval()
+    state = _random_state(config)
+    model.load_state_dict(state, strict=False)
+    model.tie_weights()
+    engine = TorchEngine(config, max_batch_rows=8)
+    engine.load_weights(state, 0)
+    prompts = [part.numpy().astype("int32") for part in _tokens().split(_LENGTHS)]
+    requests = [GroupRequest(group=i, prompt_tokens=prompt, num_samples=2) for i, prompt in enumerate(prompts)]
+    params = SamplingParams(temperature=0.8, max_completion_tokens=24, eos_token_ids=())
+    for completion in engine.generate(requests, params, bytes(32)):
+        tokens = torch.tensor([*prompts[completion.group], *completion.tokens], dtype=torch.int64)
+        with torch.no_grad():
+            logits = model(tokens[None]).logits[0, len(prompts[completion.group]) - 1 : -1] / 0.8
+        expected = logits.log_softmax(-1).gather(-1, tokens[len(prompts[completion.group]) :, None])[:, 0]
+        torch.testing.assert_close(torch.from_numpy(completion.logprobs), expected, rtol=0, atol=2e-5)
 
 
 def test_a_saved_folder_gives_transformers_the_same_ids_and_logits(tmp_path: Path) -> None:

@@ -60,11 +60,11 @@ def prefill(decoder: Decoder, prompts: Sequence[NDArray[np.int32]]) -> Prefill:
         [len(document) for document in documents], device, length_multiple=COLUMN_MULTIPLE
     )
     hidden_ND = decoder.embed(torch.from_numpy(np.concatenate(documents).astype(np.int64)).to(device))
-    rotation_Nc = decoder.rotations(layout.positions_N, layout.max_length)
+    rotations = decoder.rotations(layout.positions_N, layout.max_length)
     last_tokens = (layout.starts_D + layout.lengths_D - 1)[:num_prompts]
     last_tokens = last_tokens.repeat(-(-MIN_BATCH_ROWS // num_prompts))
     kept = []
-    for layer in decoder.layers:
+    for layer, rotation_Nc in zip(decoder.layers, rotations, strict=True):
         heads_NHd = layer.heads(hidden_ND, rotation_Nc)
         kept.append(heads_NHd[:, layer.num_heads :])
         attended_NHd = layer.attend(heads_NHd, layout)
@@ -88,10 +88,10 @@ def decode_step(decoder: Decoder, cache: KVCache, tokens_n: Tensor, columns_n: T
         longest: at least their maximum, known to the host.
     """
     hidden_nD = decoder.embed(tokens_n)
-    rotation_nc = decoder.rotations(columns_n, longest + 1)
+    rotations = decoder.rotations(columns_n, longest + 1)
     cache.reserve(longest + 1)
     cache.begin_step(columns_n)
     for index, layer in enumerate(decoder.layers):
-        attended = cache.attend(index, layer.heads(hidden_nD, rotation_nc))
+        attended = cache.attend(index, layer.heads(hidden_nD, rotations[index]))
         hidden_nD = layer.mlp(layer.attention_output(hidden_nD, attended))
     return decoder.final_norm(hidden_nD)

@@ -4,7 +4,7 @@ Live rows are always rows 0 .. n - 1: when a row ends, the last live row moves i
 those up to the longest live row, rounded up, and they lie without gaps: when they grow (every 16 steps) each layer is
 laid out anew in a spare block. So a decode step reads one dense block; reading it through a slice of wider rows
 is five times slower on a CPU, because every short run of columns starts the hardware's prefetch afresh.
-Columns that a row has not filled are masked.
+Columns that a row has not filled are masked; in layers with a window also those that lie too far back.
 
 Letters: R rows, n of them live, H query heads, K key/value heads, G = H / K, L columns in use, d head size, A rows that
 join. This module knows no tokens, no prompts and no draws.
@@ -33,6 +33,9 @@ class KVCache:
         self._min_columns = _round_up(-(-MIN_ELEMENTS_READ // config.head_dim), COLUMN_MULTIPLE)
         self.max_columns = max(_round_up(max_columns, COLUMN_MULTIPLE), self._min_columns)
         self._num_heads, self._num_kv_heads, self._head_dim = config.num_heads, config.num_kv_heads, config.head_dim
+        self._scale = config.score_scale
+        self._windows = [config.window_of(layer) for layer in range(config.num_layers)]
+        self._biases: dict[int | None, Tensor] = {}
         self._elements_per_column = 2 * num_rows * config.num_kv_heads * config.head_dim
         # Zeros, because masked columns are multiplied by a probability of 0 and must be finite.
         self._storage = torch.zeros(
@@ -72,14 +75,12 @@ class KVCache:
 
     def begin_step(self, lengths_n: Tensor) -> None:
         """Open a reserved column for one more token of each of the first `n` rows, which hold `lengths_n` (int64)."""
-        num_live, num_columns = len(lengths_n), self._num_columns
+        num_live = len(lengths_n)
         if self._num_viewed != num_live:
             self._num_viewed = num_live
             heads = [block.flatten(1, 2)[:, : num_live * self._num_kv_heads] for block in self._blocks]
             self._views = [(keys.transpose(1, 2), values) for keys, values in heads]
-        bias_nL = torch.where(self._columns[:num_columns] > lengths_n.unsqueeze(1), self._empty, self._filled)
-        bias_nHL = bias_nL.unsqueeze(1).expand(-1, self._num_heads, -1)
-        self._bias = bias_nHL.reshape(num_live * self._num_kv_heads, -1, num_columns)
+        self._biases = {window: self._bias(lengths_n.unsqueeze(1), window) for window in set(self._windows)}
         self._cells = (self._first_cells[:num_live] + lengths_n.unsqueeze(1)).view(-1)
 
     def attend(self, layer: int, heads_nHd: Tensor) -> Tensor:
@@ -95,8 +96,18 @@ class KVCache:
         self._flat[layer].index_copy_(0, self._cells, heads_nHd[:, self._num_heads :].reshape(-1, self._head_dim))
         keys, values = self._views[layer]
         query = heads_nHd[:, : self._num_heads].reshape(num_live * self._num_kv_heads, -1, self._head_dim)
-        scores = torch.baddbmm(self._bias, query, keys, alpha=self._head_dim**-0.5)
+        scores = torch.baddbmm(self._biases[self._windows[layer]], query, keys, alpha=self._scale)
         return torch.bmm(torch.softmax(scores, dim=-1), values).view(num_live, -1)
+
+    def _bias(self, lengths_n1: Tensor, window: int | None) -> Tensor:
+        """[n * K, G, L]: 0 at columns that a row's new token sees, -inf elsewhere."""
+        columns_L = self._columns[: self._num_columns]
+        is_hidden_nL = columns_L > lengths_n1
+        if window is not None:
+            is_hidden_nL |= columns_L <= lengths_n1 - window
+        bias_nL = torch.where(is_hidden_nL, self._empty, self._filled)
+        bias_nHL = bias_nL.unsqueeze(1).expand(-1, self._num_heads, -1)
+        return bias_nHL.reshape(len(lengths_n1) * self._num_kv_heads, -1, self._num_columns)
 
     def insert(self, first_row: int, kv_SNKd: Tensor, tokens_AP: Tensor) -> None:
         """Fill rows `first_row` .. `first_row + A - 1` with prompts, in reserved columns.

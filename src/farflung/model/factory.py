@@ -14,14 +14,19 @@ INIT_STD = 0.02
 
 
 def random_state(config: ModelConfig, seed: int, std: float = INIT_STD) -> dict[str, Tensor]:
-    """float32 weights under Hugging Face names: N(0, std^2), norms 1, biases 0; a function of the arguments alone."""
+    """float32 weights under Hugging Face names: N(0, std^2), norms that multiply by 1, biases 0.
+
+    A function of the arguments alone.
+    """
     generator = torch.Generator().manual_seed(seed)
-    return {name: _fresh(name, shape, generator, std) for name, shape in expected_shapes(config).items()}
+    return {
+        name: _fresh(name, shape, generator, std, config.norm_offset) for name, shape in expected_shapes(config).items()
+    }
 
 
-def _fresh(name: str, shape: tuple[int, ...], generator: torch.Generator, std: float) -> Tensor:
+def _fresh(name: str, shape: tuple[int, ...], generator: torch.Generator, std: float, norm_offset: float) -> Tensor:
     if name.endswith("norm.weight"):
-        return torch.ones(shape)
+        return torch.full(shape, 1.0 - norm_offset)
     if name.endswith(".bias"):
         return torch.zeros(shape)
     return torch.randn(shape, generator=generator) * std

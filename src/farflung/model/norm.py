@@ -1,4 +1,4 @@
-"""RMSNorm: `y = x / sqrt(mean(x^2) + eps) * weight`, at least in float32 inside.
+"""RMSNorm: `y = x / sqrt(mean(x^2) + eps) * (weight + offset)`, at least in float32 inside.
 
 with n = x / rms(x), u = grad * weight:   dx = (u - n mean(u n)) / rms(x),   dweight = sum over tokens of grad * n
 """
@@ -11,22 +11,23 @@ from torch import Tensor, nn
 
 
 class RMSNorm(nn.Module):
-    """Over the last dimension; weight 1 until loaded."""
+    """Over the last dimension; weight + offset is 1 until loaded."""
 
     _eps: Tensor
 
-    def __init__(self, size: int, eps: float, dtype: torch.dtype) -> None:
+    def __init__(self, size: int, eps: float, dtype: torch.dtype, offset: float = 0.0) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(size, dtype=dtype))
-        self.eps = eps
+        self.weight = nn.Parameter(torch.full((size,), 1.0 - offset, dtype=dtype))
+        self.eps, self._offset = eps, offset
         self.register_buffer("_eps", torch.tensor(eps, dtype=dtype), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        if not x.is_cpu:
-            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        weight: Tensor = self.weight + self._offset if self._offset else self.weight
+        if not x.is_cpu or x.dtype in (torch.bfloat16, torch.float16):
+            return F.rms_norm(x, weight.shape, weight, self.eps)
         if not torch.is_grad_enabled():
-            return _rms_norm_on_cpu(x, self.weight, self._eps)
-        normed: Tensor = _RMSNormOnCpu.apply(x, self.weight, self._eps)  # type: ignore[no-untyped-call]
+            return _rms_norm_on_cpu(x, weight, self._eps)
+        normed: Tensor = _RMSNormOnCpu.apply(x, weight, self._eps)  # type: ignore[no-untyped-call]
         return normed
 
 

@@ -4,7 +4,7 @@ A pair lies in two neighbouring numbers here, so that the product is a single ke
 numbers d/2 apart. `weights.py` permutes the rows of the q and k projections between the two orders: attention scores
 do not depend on the order of a head's numbers.
 
-One table per decoder, so that a position has the same bits in training, in decoding and in verification.
+One table per decoder and base, so that a position has the same bits in training, in decoding and in verification.
 """
 
 import math
@@ -12,14 +12,15 @@ import math
 import torch
 from torch import Tensor
 
-from farflung.model.config import Llama3Rope, ModelConfig
+from farflung.model.rope_scaling import Llama3Rope, RopeScaling
 
 
 class RopeTable:
     """`cos + i sin` of every position, grown on demand."""
 
-    def __init__(self, config: ModelConfig, *, dtype: torch.dtype, device: torch.device | str) -> None:
-        self._frequencies = inverse_frequencies(config)
+    def __init__(self, frequencies: Tensor, *, dtype: torch.dtype, device: torch.device | str) -> None:
+        """Args: frequencies: float32 [head_dim / 2], from `inverse_frequencies`."""
+        self._frequencies = frequencies
         self._dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
         self._device = device
         self._rotation = torch.empty(0, len(self._frequencies), dtype=self._dtype, device=device)
@@ -58,11 +59,10 @@ def pairs_to_halves(rows: Tensor, head_dim: int) -> Tensor:
     return pairs.transpose(1, 2).reshape(rows.shape)
 
 
-def inverse_frequencies(config: ModelConfig) -> Tensor:
+def inverse_frequencies(head_dim: int, theta: float, scaling: RopeScaling = None) -> Tensor:
     """float32 [head_dim / 2] angles per position, scaling included."""
-    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
-    frequencies = 1.0 / (config.rope_theta**exponents)
-    scaling = config.rope_scaling
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
+    frequencies = 1.0 / (theta**exponents)
     if scaling is None:
         return frequencies
     if isinstance(scaling, Llama3Rope):

@@ -49,6 +49,8 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
             }
         if config.attention_output_bias:
             layer |= {"self_attn.o_proj.bias": (size,)}
+        if config.sandwich_norms:
+            layer |= {"pre_feedforward_layernorm.weight": (size,), "post_feedforward_layernorm.weight": (size,)}
         if config.qk_norm:
             layer |= {"self_attn.q_norm.weight": (head,), "self_attn.k_norm.weight": (head,)}
         shapes |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
@@ -161,12 +163,22 @@ _UNFUSED = {
     "mlp.down_proj.weight": "down_proj.weight",
 }
 """Tensors that differ in name only: Hugging Face -> ours."""
+_UNFUSED_SANDWICH = _UNFUSED | {
+    "post_attention_layernorm.weight": "attention_output_norm.weight",
+    "pre_feedforward_layernorm.weight": "mlp_norm.weight",
+    "post_feedforward_layernorm.weight": "mlp_output_norm.weight",
+}
+"""The same with norms on both sides: what others call post-attention is on attention's output there."""
+
+
+def _unfused(layer: DecoderLayer) -> Mapping[str, str]:
+    return _UNFUSED if layer.mlp_output_norm is None else _UNFUSED_SANDWICH
 
 
 def _split_layer(layer: DecoderLayer) -> dict[str, Tensor]:
     """Our fused tensors -> Hugging Face's, without the layer's prefix."""
     ours = dict(layer.named_parameters())
-    theirs: dict[str, Tensor] = {name: ours[own] for name, own in _UNFUSED.items() if own in ours}
+    theirs: dict[str, Tensor] = {name: ours[own] for name, own in _unfused(layer).items() if own in ours}
     for kind in ("weight", "bias"):
         if f"qkv_proj.{kind}" in ours:
             query, key, value = layer.split_heads(ours[f"qkv_proj.{kind}"].unflatten(0, (-1, layer.head_dim)), dim=0)
@@ -181,7 +193,7 @@ def _split_layer(layer: DecoderLayer) -> dict[str, Tensor]:
 
 def _fuse_layer(layer: DecoderLayer, theirs: Mapping[str, Tensor]) -> None:
     """The inverse of `_split_layer`, into the layer's own parameters."""
-    fused = {own: theirs[name] for name, own in _UNFUSED.items() if name in theirs}
+    fused = {own: theirs[name] for name, own in _unfused(layer).items() if name in theirs}
     for kind in ("weight", "bias"):
         if f"self_attn.q_proj.{kind}" in theirs:
             query, key, value = (theirs[f"self_attn.{part}_proj.{kind}"] for part in "qkv")

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,6 +73,17 @@ def accumulate(model: Bigram, parts: list[list[TrainingSample]]) -> tuple[float,
     return loss, [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
 
 
+def documents(batch: FlatBatch) -> list[list[int]]:
+    """Where in `tokens_N` each token of each document is."""
+    starts = np.cumsum([0, *batch.lengths[:-1]])
+    return [
+        [*range(prefix, prefix + num_shared), *range(start, start + length)]
+        for start, length, prefix, num_shared in zip(
+            starts, batch.lengths, batch.prefix_starts, batch.prefix_lengths, strict=True
+        )
+    ]
+
+
 def test_two_documents_by_hand() -> None:
     first, second = a_sample(3, 2, advantage=0.5), a_sample(1, 3, advantage=-1.0, masked=(2,))
     batch = flatten([first, second])
@@ -105,15 +117,40 @@ def test_every_completion_token_is_predicted_from_the_position_before_it(pairs: 
     samples = [a_sample(*pair, sample=number) for number, pair in enumerate(pairs)]
     batch = flatten(samples)
     assert sum(batch.lengths) == len(batch.tokens_N)
-    starts = np.cumsum([0, *batch.lengths[:-1]])
     seen = 0
-    for start, sample in zip(starts, samples, strict=True):
+    for where, sample in zip(documents(batch), samples, strict=True):
+        assert batch.tokens_N[where].tolist() == sample.tokens[:-1].tolist()
         for position in range(sample.num_prompt_tokens, len(sample.tokens)):
-            assert batch.rows_M[seen] == start + position - 1
-            assert batch.tokens_N[batch.rows_M[seen]] == sample.tokens[position - 1]
+            assert batch.rows_M[seen] == where[position - 1]
             assert batch.targets_M[seen] == sample.tokens[position]
             seen += 1
     assert seen == len(batch.rows_M)
+
+
+def test_rollouts_of_a_group_share_their_prompt_by_hand() -> None:
+    first = a_sample(3, 2)
+    others = [
+        replace(first, tokens=np.array([*first.tokens[:3], *own], dtype=np.int32), sample=number)
+        for number, own in enumerate(([5, 6], [9, 9]), start=1)
+    ]
+    short = replace(a_sample(3, 1), tokens=np.array([*first.tokens[:3], 7], dtype=np.int32))
+    batch = flatten([first, *others, short, a_sample(2, 2)])
+    assert batch.lengths == (4, 1, 1, 0, 3)
+    assert (batch.prefix_starts, batch.prefix_lengths) == ((0, 0, 0, 0, 6), (0, 3, 3, 3, 0))
+    assert batch.tokens_N.tolist() == [*first.tokens[:4], 5, 9, *a_sample(2, 2).tokens[:3]]
+    assert batch.rows_M.tolist() == [2, 3, 2, 4, 2, 5, 2, 7, 8]
+    assert batch.targets_M.tolist() == [*first.tokens[3:], 5, 6, 9, 9, 7, *a_sample(2, 2).tokens[2:]]
+
+
+@pytest.mark.parametrize("change", [{"group": 1}, {"slot": 1}, {"num_prompt_tokens": 2}, {"tokens": True}])
+def test_only_equal_prompts_of_one_group_are_shared(change: dict[str, Any]) -> None:
+    sample = a_sample(3, 3)
+    if "tokens" in change:
+        change = {"tokens": (sample.tokens + 1) % VOCAB}
+    if "num_prompt_tokens" in change:
+        change |= {"behaviour_logprobs": np.zeros(4, np.float32), "loss_mask": np.ones(4, np.bool_)}
+    assert flatten([sample, replace(sample, sample=1)]).prefix_lengths == (0, 3)
+    assert flatten([sample, replace(sample, sample=1, **change)]).prefix_lengths == (0, 0)
 
 
 def test_a_batch_moves_to_a_device_whole() -> None:

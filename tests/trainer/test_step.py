@@ -9,7 +9,7 @@ import torch
 from farflung.rl.batch import count_loss_tokens, flatten
 from farflung.rl.samples import training_samples
 from farflung.rl.types import TrainingSample
-from farflung.trainer import step
+from farflung.trainer import forward
 from farflung.trainer.policy import Policy
 from farflung.trainer.step import StepParams, StepResult, completion_logprobs, train_step
 from tiny_pool import pool_spec, sampled_groups, step_params, tiny_policy
@@ -130,7 +130,7 @@ def test_the_graph_of_a_micro_batch_is_gone_when_the_next_begins(monkeypatch: py
     """Case M1: peak memory does not grow with the number of micro-batches."""
     alive: list[int] = []
     seen: list[object] = []
-    original = step.token_logprobs
+    original = forward.token_logprobs
 
     def watched(*args: object, **rest: object) -> object:
         alive.append(sum(reference() is not None for reference in seen))  # type: ignore[operator]
@@ -138,7 +138,7 @@ def test_the_graph_of_a_micro_batch_is_gone_when_the_next_begins(monkeypatch: py
         seen.append(weakref.ref(outputs[0].grad_fn))
         return outputs
 
-    monkeypatch.setattr(step, "token_logprobs", watched)
+    monkeypatch.setattr(forward, "token_logprobs", watched)
     policy = tiny_policy()
     train_step(policy, samples(policy), params(micro_batch_tokens=8), LR)
     assert len(alive) > 5

@@ -4,6 +4,13 @@ Documents lie one after another in a flat [N, ...] tensor, in the order given. O
 sees [documents, longest] cells, padded on the right, in buckets of similar length so that at most a fifth of the
 cells of a bucket are padding.
 
+A document may begin with tokens that lie in another one (rollouts of one prompt): those are computed once for all of
+them, attention sees them in each, and what each learns about them adds up.
+
+    flat     p p p a a | b b b     second document: prefix p p p, then its own b b b
+    cells    p p p a a 0
+             p p p b b b
+
 Letters: N flat tokens, D documents, P padded cells of all buckets together. This module knows no model.
 """
 
@@ -34,22 +41,36 @@ class Bucket:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Prefixes:
+    """Where documents begin that do not begin in their own tokens."""
+
+    starts_D: NDArray[np.int64]
+    """Flat index of the first token of each document's prefix."""
+    lengths_D: NDArray[np.int64]
+    """Tokens of it, own ones of one other document; 0 for a document that has all of its tokens."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class SequenceLayout:
     """Where every token of a batch of documents is, flat and padded."""
 
     num_tokens: int
     max_length: int
     positions_N: Tensor
-    """int64; restarts at 0 with each document."""
+    """int64; restarts with each document, at 0 or behind its prefix."""
     starts_D: Tensor
-    """int64; flat index of each document's first token."""
+    """int64; flat index of each document's first own token."""
     lengths_D: Tensor
-    """int64."""
+    """int64; with the prefix."""
     buckets: tuple[Bucket, ...]
     flat_of_cell_P: Tensor | None
     """int64; which flat token fills a padded cell (padding repeats the document's last). None: cells = flat order."""
     cell_of_flat_N: Tensor | None
     """int64; the inverse: the padded cell of each flat token."""
+    prefix_flat_E: Tensor | None = None
+    """int64; the flat token behind each cell of a prefix. None: every document has all of its tokens."""
+    prefix_cell_E: Tensor | None = None
+    """int64; those cells."""
 
     @classmethod
     def from_lengths(
@@ -58,10 +79,13 @@ class SequenceLayout:
         device: torch.device | str = "cpu",
         *,
         length_multiple: int | None = None,
+        prefixes: Prefixes | None = None,
     ) -> Self:
         """Lay out documents of the given lengths (tokens).
 
         Args:
+            lengths: of what lies in the flat tensor for each; with a prefix it may be 0.
+            prefixes: where each document begins, if that is in another one.
             length_multiple: None: documents of similar length share a bucket, for speed. A number: a bucket holds the
                 documents that round up to one multiple of it and has that length, so that the attention of a document
                 does not depend, in its last bits, on the documents beside it.
@@ -69,39 +93,47 @@ class SequenceLayout:
         Raises:
             ValueError: no document, or one without tokens.
         """
-        lengths_D = np.asarray(lengths, dtype=np.int64)
+        own_D = np.asarray(lengths, dtype=np.int64)
+        prefix_D = np.zeros_like(own_D) if prefixes is None else prefixes.lengths_D
+        lengths_D = own_D + prefix_D
         if lengths_D.ndim != 1 or not lengths_D.size or lengths_D.min() < 1:
             raise ValueError(f"document lengths {lengths!r}: at least one is needed, each of at least one token")
-        ends_D = np.cumsum(lengths_D)
-        starts_D = ends_D - lengths_D
+        ends_D = np.cumsum(own_D)
+        starts_D = ends_D - own_D
         num_tokens = int(ends_D[-1])
-        positions_N = np.arange(num_tokens) - np.repeat(starts_D, lengths_D)
+        positions_N = np.arange(num_tokens) - np.repeat(starts_D - prefix_D, own_D)
         max_length = int(lengths_D.max())
+        prefix_flat_E = prefix_cell_E = None
         if max_length * lengths_D.size == num_tokens and max_length % (length_multiple or 1) == 0:
             buckets: tuple[Bucket, ...] = (Bucket(lengths_D.size, max_length),)
             flat_of_cell_P = cell_of_flat_N = None
         else:
-            buckets, flat_of_cell_P, base_D = _pad(lengths_D, starts_D, length_multiple)
-            cell_of_flat_N = np.repeat(base_D, lengths_D) + positions_N
+            buckets, flat_of_cell_P, base_D = _pad(lengths_D, starts_D, length_multiple, prefixes)
+            cell_of_flat_N = np.repeat(base_D, own_D) + positions_N
+            if prefixes is not None:
+                prefix_cell_E = _ranges(base_D, prefix_D)
+                prefix_flat_E = _ranges(prefixes.starts_D, prefix_D)
 
-        def tensor(array: NDArray[np.int64]) -> Tensor:
-            return torch.from_numpy(array).to(device)
+        def tensor(array: NDArray[np.int64] | None) -> Tensor | None:
+            return None if array is None else torch.from_numpy(array).to(device)
 
         return cls(
             num_tokens=num_tokens,
             max_length=max_length,
-            positions_N=tensor(positions_N),
-            starts_D=tensor(starts_D),
-            lengths_D=tensor(lengths_D),
+            positions_N=torch.from_numpy(positions_N).to(device),
+            starts_D=torch.from_numpy(starts_D).to(device),
+            lengths_D=torch.from_numpy(lengths_D).to(device),
             buckets=buckets,
-            flat_of_cell_P=None if flat_of_cell_P is None else tensor(flat_of_cell_P),
-            cell_of_flat_N=None if cell_of_flat_N is None else tensor(cell_of_flat_N),
+            flat_of_cell_P=tensor(flat_of_cell_P),
+            cell_of_flat_N=tensor(cell_of_flat_N),
+            prefix_flat_E=tensor(prefix_flat_E),
+            prefix_cell_E=tensor(prefix_cell_E),
         )
 
     def pad(self, flat_NHd: Tensor) -> list[Tensor]:
         """[N, heads, d] -> per bucket [documents, length, heads, d]; for causal attention only (see `_Pad`)."""
         if self.flat_of_cell_P is not None:
-            flat_NHd = _Pad.apply(flat_NHd, self.flat_of_cell_P, self.cell_of_flat_N)  # type: ignore[no-untyped-call]
+            flat_NHd = _Pad.apply(flat_NHd, self)  # type: ignore[no-untyped-call]
         blocks = torch.split(flat_NHd, [bucket.num_cells for bucket in self.buckets])
         return [
             block.unflatten(0, (bucket.num_documents, bucket.length))
@@ -117,21 +149,27 @@ class SequenceLayout:
 
 
 class _Pad(torch.autograd.Function):
-    """Row gather whose gradient is the inverse gather (autograd's own is a scatter-add, several times slower).
+    """Row gather whose gradient is the inverse gather (autograd's own is a scatter-add, several times slower), plus
+    what the cells of prefixes give to the tokens behind them.
 
     The same gradient as long as padding cells receive none: no real token attends to padding, and `_Unpad` gives
     padding cells a gradient of zero.
     """
 
     @staticmethod
-    def forward(ctx: Any, flat_NC: Tensor, flat_of_cell_P: Tensor, cell_of_flat_N: Tensor) -> Tensor:
-        ctx.save_for_backward(cell_of_flat_N)
-        return flat_NC.index_select(0, flat_of_cell_P)
+    def forward(ctx: Any, flat_NC: Tensor, layout: SequenceLayout) -> Tensor:
+        assert layout.flat_of_cell_P is not None
+        ctx.layout = layout
+        return flat_NC.index_select(0, layout.flat_of_cell_P)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (cell_of_flat_N,) = ctx.saved_tensors
-        return grads[0].index_select(0, cell_of_flat_N), None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        layout: SequenceLayout = ctx.layout
+        assert layout.cell_of_flat_N is not None
+        grad_NC = grads[0].index_select(0, layout.cell_of_flat_N)
+        if layout.prefix_flat_E is not None and layout.prefix_cell_E is not None:
+            grad_NC.index_add_(0, layout.prefix_flat_E, grads[0].index_select(0, layout.prefix_cell_E))
+        return grad_NC, None
 
 
 class _Unpad(torch.autograd.Function):
@@ -150,7 +188,10 @@ class _Unpad(torch.autograd.Function):
 
 
 def _pad(
-    lengths_D: NDArray[np.int64], starts_D: NDArray[np.int64], length_multiple: int | None
+    lengths_D: NDArray[np.int64],
+    starts_D: NDArray[np.int64],
+    length_multiple: int | None,
+    prefixes: Prefixes | None,
 ) -> tuple[tuple[Bucket, ...], NDArray[np.int64], NDArray[np.int64]]:
     """Buckets in order of length, the flat token of each cell, and each document's first cell."""
     order_D = np.argsort(lengths_D, kind="stable")
@@ -165,11 +206,34 @@ def _pad(
         documents = order_D[first:last]
         length = int(ascending[last - 1])
         offsets = np.minimum(np.arange(length), lengths_D[documents, None] - 1)
-        cells.append((starts_D[documents, None] + offsets).ravel())
+        cells.append(_flat_of(offsets, documents, starts_D, prefixes).ravel())
         base_D[documents] = num_cells + length * np.arange(len(documents))
         buckets.append(Bucket(len(documents), length))
         num_cells += len(documents) * length
     return tuple(buckets), np.concatenate(cells), base_D
+
+
+def _flat_of(
+    offsets: NDArray[np.int64],
+    documents: NDArray[np.int64],
+    starts_D: NDArray[np.int64],
+    prefixes: Prefixes | None,
+) -> NDArray[np.int64]:
+    """Flat indices [documents, length] of offsets into whole documents."""
+    if prefixes is None:
+        own: NDArray[np.int64] = starts_D[documents, None] + offsets
+        return own
+    length = prefixes.lengths_D[documents, None]
+    return np.where(
+        offsets < length, prefixes.starts_D[documents, None] + offsets, starts_D[documents, None] + offsets - length
+    )
+
+
+def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """start, start + 1, ... of each range, one range after another."""
+    first = np.cumsum(lengths) - lengths
+    ranges: NDArray[np.int64] = np.repeat(starts - first, lengths) + np.arange(lengths.sum())
+    return ranges
 
 
 def _equal_ranges(ascending: NDArray[np.int64]) -> list[tuple[int, int]]:

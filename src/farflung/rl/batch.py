@@ -1,10 +1,13 @@
 """Padding-free batches: documents end to end, and which positions predict which completion tokens.
 
-    tokens   p p p c c | p p c c c | ...      each document without its last token, which predicts nothing needed
-    rows         ^ ^ ^       ^ ^ ^            hidden rows P-1 .. P+T-2 of each document predict its T completion tokens
+    tokens   p p p c c | p p c c c | d d | ...     each document without its last token, which predicts nothing needed
+    rows         ^ ^ ^     ^ ^ ^ ^   ^ ^           hidden rows P-1 .. P+T-2 of each predict its T completion tokens
+
+Rollouts of one group share their prompt: the first document has it, those after it begin with a prefix that lies in the
+first (`d d` continues `p p`, from where its first completion token is predicted).
 
 Shapes: N forward tokens, M completion tokens over all documents. The batch does not know the model; a decoder takes the
-flat tokens with the document lengths and keeps documents apart.
+flat tokens with the document lengths and prefixes and keeps documents apart.
 """
 
 from collections.abc import Sequence
@@ -26,9 +29,13 @@ class FlatBatch:
     tokens_N: Tensor
     """[N] int64."""
     lengths: tuple[int, ...]
-    """Forward tokens of each document; they sum to N."""
+    """Own forward tokens of each document; they sum to N."""
+    prefix_starts: tuple[int, ...]
+    """Where in `tokens_N` the prefix of each document begins."""
+    prefix_lengths: tuple[int, ...]
+    """Its tokens; 0 for a document that has all of its own."""
     rows_M: Tensor
-    """[M] int64, ascending: the row of `tokens_N` whose hidden state predicts each completion token."""
+    """[M] int64: the row of `tokens_N` whose hidden state predicts each completion token."""
     targets_M: Tensor
     """[M] int64, the completion tokens."""
     behaviour_logprobs_M: Tensor
@@ -80,14 +87,19 @@ def flatten(samples: Sequence[TrainingSample]) -> FlatBatch:
         raise ValueError("no samples: a micro-batch needs at least one")
     prompts_S = np.array([sample.num_prompt_tokens for sample in samples])
     completions_S = np.array([sample.num_completion_tokens for sample in samples])
-    lengths_S = prompts_S + completions_S - 1
-    first_rows_S = np.cumsum(lengths_S) - lengths_S + prompts_S - 1
-    first_targets_S = np.cumsum(completions_S) - completions_S
-    rows_M = np.repeat(first_rows_S - first_targets_S, completions_S) + np.arange(completions_S.sum())
+    owner_S = _prompt_owners(samples)
+    prefixes_S = np.where(owner_S == np.arange(len(samples)), 0, prompts_S)
+    lengths_S = prompts_S + completions_S - 1 - prefixes_S
+    starts_S = np.cumsum(lengths_S) - lengths_S
+    prompt_ends_S = starts_S[owner_S] + prompts_S
+    rows_M = _rows(prompt_ends_S, np.where(prefixes_S, starts_S, prompt_ends_S), completions_S)
+    own_tokens = [sample.tokens[prefix:-1] for sample, prefix in zip(samples, prefixes_S, strict=True)]
     advantages_S = np.array([sample.advantage for sample in samples], dtype=np.float32)
     return FlatBatch(
-        tokens_N=torch.from_numpy(np.concatenate([sample.tokens[:-1] for sample in samples]).astype(np.int64)),
+        tokens_N=torch.from_numpy(np.concatenate(own_tokens).astype(np.int64)),
         lengths=tuple(lengths_S.tolist()),
+        prefix_starts=tuple(starts_S[owner_S].tolist()),
+        prefix_lengths=tuple(prefixes_S.tolist()),
         rows_M=torch.from_numpy(rows_M),
         targets_M=torch.from_numpy(
             np.concatenate([sample.tokens[sample.num_prompt_tokens :] for sample in samples]).astype(np.int64)
@@ -98,6 +110,31 @@ def flatten(samples: Sequence[TrainingSample]) -> FlatBatch:
         sequence_M=torch.from_numpy(np.repeat(np.arange(len(samples)), completions_S)),
         group_log_expectation_M=_group_log_expectation(samples, completions_S),
     )
+
+
+def _prompt_owners(samples: Sequence[TrainingSample]) -> NDArray[np.int64]:
+    """The first sample of each run of samples of one group with the same prompt."""
+    owners = [0]
+    for index in range(1, len(samples)):
+        owners.append(owners[-1] if has_same_prompt(samples[owners[-1]], samples[index]) else index)
+    return np.array(owners)
+
+
+def has_same_prompt(one: TrainingSample, other: TrainingSample) -> bool:
+    """Two rollouts of a group whose prompts agree; looks at groups first, since most pairs differ there."""
+    return (one.slot, one.group) == (other.slot, other.group) and np.array_equal(
+        one.tokens[: one.num_prompt_tokens], other.tokens[: other.num_prompt_tokens]
+    )
+
+
+def _rows(
+    prompt_ends_S: NDArray[np.int64], seconds_S: NDArray[np.int64], completions_S: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """[M] the last row of the prompt, then one row for each completion token but the last, from `seconds_S` on."""
+    first_targets_S = np.cumsum(completions_S) - completions_S
+    rows_M = np.repeat(seconds_S - first_targets_S - 1, completions_S) + np.arange(completions_S.sum())
+    rows_M[first_targets_S] = prompt_ends_S - 1
+    return rows_M
 
 
 def _group_log_expectation(samples: Sequence[TrainingSample], completions_S: NDArray[np.int64]) -> Tensor | None:

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from farflung.model.head import token_logprobs
-from farflung.model.layout import SequenceLayout
 from farflung.rl.batch import FlatBatch, count_loss_sequences, count_loss_tokens, flatten
 from farflung.rl.loss import LossInputs
 from farflung.rl.metrics import reduce_metrics
@@ -23,6 +21,7 @@ from farflung.rl.minibatches import minibatches
 from farflung.rl.objectives import Objective
 from farflung.rl.packing import split_micro_batches
 from farflung.rl.types import TrainingSample
+from farflung.trainer.forward import batch_logprobs
 from farflung.trainer.policy import Policy
 
 
@@ -152,11 +151,4 @@ def _with_prox(policy: Policy, step: OptimizerStep, params: StepParams) -> Optim
 
 def completion_logprobs(policy: Policy, batch: FlatBatch, params: StepParams) -> tuple[Tensor, Tensor]:
     """(logprobs_M, entropy_M) of the completion tokens under the published policy."""
-    hidden_ND = policy.published(batch.tokens_N, SequenceLayout.from_lengths(batch.lengths))
-    return token_logprobs(
-        hidden_ND.index_select(0, batch.rows_M),
-        policy.published.lm_head_weight,
-        batch.targets_M,
-        temperature=params.temperature,
-        reserved_token_ids=params.reserved_token_ids,
-    )
+    return batch_logprobs(policy.published, batch, params.temperature, params.reserved_token_ids)

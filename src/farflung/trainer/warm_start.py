@@ -13,11 +13,10 @@ import torch
 from farflung.envs.base import Environment
 from farflung.errors import UserError
 from farflung.evaluation.heldout import ChatTokenizer
-from farflung.model.head import token_logprobs
-from farflung.model.layout import SequenceLayout
 from farflung.rl.batch import flatten
 from farflung.rl.types import TrainingSample
 from farflung.trainer.config import WarmStartConfig
+from farflung.trainer.forward import batch_logprobs
 from farflung.trainer.policy import Policy
 from farflung.trainer.schedule import Schedule
 
@@ -96,10 +95,7 @@ def _demonstration(environment: Environment, tokenizer: ChatTokenizer, eos_token
 
 def _supervised_step(policy: Policy, samples: Sequence[TrainingSample], optimizer: torch.optim.Optimizer) -> float:
     batch = flatten(samples)
-    hidden_ND = policy.masters(batch.tokens_N, SequenceLayout.from_lengths(batch.lengths))
-    logprobs_M, _ = token_logprobs(
-        hidden_ND.index_select(0, batch.rows_M), policy.masters.lm_head_weight, batch.targets_M
-    )
+    logprobs_M, _ = batch_logprobs(policy.masters, batch)
     loss = -logprobs_M.mean()
     optimizer.zero_grad(set_to_none=True)
     loss.backward()

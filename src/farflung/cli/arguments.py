@@ -75,6 +75,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
         _role_arguments(command, needs_config=role in ("coordinator", "trainer"), takes_url=role != "coordinator")
     _add_status(commands)
     _add_model(commands)
+    _add_eval(commands)
     return parser
 
 
@@ -112,6 +113,28 @@ def _add_model(commands: Commands) -> None:
     convert.add_argument("out", metavar="OUT", help="folder to write")
     for action in (bring, convert):
         action.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the weights")
+
+
+def _add_eval(commands: Commands) -> None:
+    evaluate = _command(
+        commands, "eval", "how good a model is, with intervals", help_texts.EVAL, help_texts.EVAL_EPILOG
+    )
+    evaluate.add_argument("model", metavar="MODEL", help="folder of a model")
+    evaluate.add_argument("--env", required=True, metavar="NAME", help="environment; its arguments as --env.KEY VALUE")
+    evaluate.add_argument("--tasks", type=int, help="at most so many tasks (default 128)")
+    evaluate.add_argument("--samples", type=int, help="completions per task (default 4)")
+    evaluate.add_argument("--k", type=_integers, metavar="K,K", help="for pass@k and maj@k (default: up to samples)")
+    evaluate.add_argument("--split", choices=("heldout", "train"), help="(default heldout)")
+    evaluate.add_argument("--temperature", type=float, help="of the draws (default 1)")
+    evaluate.add_argument("--max-tokens", type=int, help="longest completion (default 256)")
+    evaluate.add_argument("--batch-rows", type=int, help="completions in flight (default 64)")
+    evaluate.add_argument("--seed", type=int, help="of tasks and draws (default 0)")
+    evaluate.add_argument("--out", metavar="DIR", help="(default evals/<model>-<environment>-<digest>)")
+    evaluate.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
 
 
 def _role_arguments(command: Parser, *, needs_config: bool, takes_url: bool) -> None:

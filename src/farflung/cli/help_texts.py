@@ -128,3 +128,15 @@ examples:
                                      -> models/smollm2-135m-instruct
   farflung model inspect models/smollm2-135m-instruct
   farflung model convert models/mine models/mine-fp32 --dtype float32"""
+
+EVAL = """\
+Sample held-out tasks of an environment several times each, grade, and say what
+the model can do: avg@k (a sample is right), pass@k (one of k is), maj@k (the
+majority of k is), each with a 95 % interval over tasks. Draws are seeded, so
+the same command gives the same samples; interrupted, it goes on where it was."""
+
+EVAL_EPILOG = """\
+examples:
+  farflung eval runs/demo/model --env sort-digits
+  farflung eval models/smollm2-135m-instruct --env reasoning-gym:chain_sum \\
+      --env.max_terms 3 --samples 8 --max-tokens 128"""

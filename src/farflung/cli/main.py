@@ -37,6 +37,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.status import show_status
 
             return show_status(arguments.url)
+        case "eval":
+            from farflung.cli.evaluate import run_eval
+
+            return run_eval(arguments, settings)
         case "model":
             from farflung.cli.model import run_model
 

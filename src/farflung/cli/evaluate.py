@@ -1,0 +1,213 @@
+"""`farflung eval MODEL --env NAME`: how good is a model, with what certainty."""
+
+import hashlib
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from farflung.config.base import Config
+from farflung.envs.base import Environment
+from farflung.envs.registry import load_environment
+from farflung.errors import UserError
+from farflung.evaluation.records import SampleFile, SampleRow
+from farflung.evaluation.scores import Estimate, avg_at, maj_at, pass_at
+from farflung.wire.pool import EnvArg
+
+CHUNK_ROLLOUTS = 256
+"""Samples between two times that results are made durable."""
+
+
+class EvalConfig(Config):
+    """Options of the command."""
+
+    env: str
+    tasks: int = Field(128, ge=1, le=1_000_000)
+    samples: int = Field(4, ge=1, le=4096)
+    k: tuple[int, ...] = ()
+    """For pass@k and maj@k; empty = powers of 4 up to samples, and samples."""
+    split: str = Field("heldout", pattern="^(heldout|train)$")
+    temperature: float = Field(1.0, gt=0, le=10)
+    max_tokens: int = Field(256, ge=1)
+    batch_rows: int = Field(64, ge=1, le=4096)
+    seed: int = Field(0, ge=0)
+
+
+def run_eval(arguments: Namespace, settings: list[str]) -> int:
+    """Sample, grade, score; interrupted, the same command goes on."""
+    config, env_args = _config(arguments), _env_args(settings)
+    environment = load_environment(config.env, config.seed, env_args)
+    path = Path(arguments.model)
+    out = Path(arguments.out) if arguments.out else Path("evals", _name(path, config, env_args))
+    file = SampleFile(out / "samples.jsonl", _header(path, config, env_args), config.samples)
+    num_skipped = _sample(path, config, environment, file)
+    result = _result(config, file.rows, num_skipped)
+    (out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    if arguments.json:
+        sys.stdout.write(json.dumps(result) + "\n")
+    else:
+        Console(file=sys.stdout).print(_table(config, file.rows, num_skipped))
+        sys.stdout.write(f"every sample: {out / 'samples.jsonl'}\n")
+    return 0
+
+
+def _config(arguments: Namespace) -> EvalConfig:
+    given = {name: getattr(arguments, name) for name in EvalConfig.model_fields if getattr(arguments, name) is not None}
+    try:
+        config = EvalConfig(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = str(first["loc"][0]).replace("_", "-")
+        raise UserError(f"--{option} is {first['input']}: {first['msg'].lower()}") from error
+    wrong = [k for k in config.k if not 1 <= k <= config.samples]
+    if wrong:
+        raise UserError(f"--k has {wrong[0]}: it must lie between 1 and --samples, which is {config.samples}")
+    return config
+
+
+def _env_args(settings: Sequence[str]) -> dict[str, EnvArg]:
+    """`--env.KEY VALUE`: numbers and true/false as such, everything else as text."""
+    args: dict[str, EnvArg] = {}
+    rest = list(settings)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if not name.startswith("--env."):
+            raise UserError(f"{name} is no setting of eval: arguments of the environment are written --env.KEY VALUE")
+        if not equals:
+            if not rest:
+                raise UserError(f"{name} has no value")
+            value = rest.pop(0)
+        args[name.removeprefix("--env.")] = _value(value)
+    return args
+
+
+def _value(text: str) -> EnvArg:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float | str) else text
+
+
+def _name(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> str:
+    """Readable, and its own for every combination of options."""
+    options = json.dumps([str(path.resolve()), config.model_dump(exclude={"k"}), env_args], sort_keys=True)
+    digest = hashlib.sha256(options.encode()).hexdigest()[:8]
+    return f"{path.resolve().name}-{config.env.replace(':', '-')}-{digest}"
+
+
+def _header(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> dict[str, Any]:
+    """What fixes the samples. The weights by their size and time, since hashing gigabytes would cost minutes."""
+    weights = sorted(path.glob("*.safetensors"))
+    return {
+        "model": str(path.resolve()),
+        "weights": [[file.name, file.stat().st_size, int(file.stat().st_mtime)] for file in weights],
+        **config.model_dump(exclude={"k", "tasks", "batch_rows"}),
+        "env_args": env_args,
+    }
+
+
+def _sample(path: Path, config: EvalConfig, environment: Environment, file: SampleFile) -> int:
+    """Fill the file; returns how many tasks have a prompt that is too long."""
+    import torch
+
+    from farflung.engine.base import SamplingParams
+    from farflung.engine.torch_engine import TorchEngine
+    from farflung.evaluation.benchmark import BenchmarkPlan, sample_chunks
+    from farflung.model.folder import load_folder
+    from farflung.model.tokenizer import Tokenizer
+    from farflung.model.vocabulary import end_of_sequence, never_drawn
+
+    model = load_folder(path)
+    tokenizer = Tokenizer.from_files(model.tokenizer_files)
+    engine = TorchEngine(model.config, max_batch_rows=config.batch_rows, num_threads=torch.get_num_threads())
+    engine.load_weights(model.state, 0)
+    params = SamplingParams(
+        temperature=config.temperature,
+        max_completion_tokens=config.max_tokens,
+        eos_token_ids=end_of_sequence(tokenizer, model.config),
+        reserved_token_ids=never_drawn(tokenizer, model.config),
+    )
+    size = environment.num_heldout_tasks if config.split == "heldout" else environment.num_tasks
+    plan = BenchmarkPlan(
+        split="heldout" if config.split == "heldout" else "train",
+        num_tasks=min(config.tasks, size),
+        num_samples=config.samples,
+        chunk_tasks=max(1, CHUNK_ROLLOUTS // config.samples),
+        draw_seed=hashlib.sha256(f"farflung/eval/1/{config.seed}".encode()).digest(),
+        max_prompt_tokens=model.config.max_position_embeddings - config.max_tokens,
+    )
+    done = {row.task for row in file.rows}
+    num_skipped = 0
+    with _progress() as progress:
+        bar = progress.add_task("tasks", total=plan.num_tasks, completed=len(done))
+        for chunk in sample_chunks(engine, environment, tokenizer, params, plan, done):
+            file.append(chunk.rows)
+            num_skipped += chunk.num_skipped
+            progress.advance(bar, len({row.task for row in chunk.rows}) + chunk.num_skipped)
+    return num_skipped
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(file=sys.stderr), transient=True)
+
+
+def _ks(config: EvalConfig) -> list[int]:
+    if config.k:
+        return sorted(set(config.k))
+    powers = [4**power for power in range(6) if 4**power < config.samples]
+    return sorted({*powers, config.samples})
+
+
+def _estimates(config: EvalConfig, rows: Sequence[SampleRow]) -> dict[str, Estimate]:
+    from farflung.evaluation.benchmark import task_samples
+
+    tasks = task_samples(rows)
+    estimates = {f"avg@{config.samples}": avg_at(tasks)}
+    for k in _ks(config):
+        if k > 1:
+            estimates |= {f"pass@{k}": pass_at(tasks, k), f"maj@{k}": maj_at(tasks, k)}
+    return estimates
+
+
+def _result(config: EvalConfig, rows: Sequence[SampleRow], num_skipped: int) -> dict[str, Any]:
+    return {
+        "env": config.env,
+        "split": config.split,
+        "num_tasks": len({row.task for row in rows}),
+        "num_samples": len(rows),
+        "num_ungraded": sum(row.correct is None for row in rows),
+        "num_prompts_too_long": num_skipped,
+        "truncated_share": _mean([float(row.is_truncated) for row in rows]),
+        "mean_length_tokens": _mean([float(row.num_tokens) for row in rows]),
+        "mean_reward": _mean([row.reward for row in rows if row.reward is not None]),
+        **{name: asdict(estimate) for name, estimate in _estimates(config, rows).items()},
+    }
+
+
+def _table(config: EvalConfig, rows: Sequence[SampleRow], num_skipped: int) -> Table:
+    result = _result(config, rows, num_skipped)
+    table = Table(title=f"{config.env}, {config.split}: {result['num_tasks']} tasks", box=None, padding=(0, 2))
+    for title in ("figure", "value", "95 % interval"):
+        table.add_column(title, justify="left" if title == "figure" else "right")
+    for name, estimate in _estimates(config, rows).items():
+        table.add_row(name, f"{estimate.value:.3f}", f"{estimate.low:.3f} to {estimate.high:.3f}")
+    table.add_row("mean length, tokens", f"{result['mean_length_tokens']:.1f}", "")
+    table.add_row("cut off at the limit", f"{result['truncated_share']:.1%}", "")
+    for name, title in (("num_ungraded", "samples without a grade"), ("num_prompts_too_long", "prompts too long")):
+        if result[name]:
+            table.add_row(title, str(result[name]), "")
+    return table
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

@@ -191,46 +191,6 @@ def test_the_gradient_does_not_depend_on_the_split(pairs: list[tuple[int, int]],
     torch.testing.assert_close(split_gradients, gradients, rtol=1e-9, atol=1e-12)
 
 
-@given(shapes, st.integers(17, 60))
-def test_micro_batches_hold_every_sample_once_and_never_too_much(pairs: list[tuple[int, int]], max_tokens: int) -> None:
-    samples = [a_sample(*pair, sample=number) for number, pair in enumerate(pairs)]
-    parts = split_micro_batches(samples, max_tokens)
-    assert sorted(sample.sample for part in parts for sample in part) == list(range(len(samples)))
-    assert all(0 < sum(sample.num_forward_tokens for sample in part) <= max_tokens for part in parts)
-    assert all(part == sorted(part, key=lambda sample: sample.sample) for part in parts)
-    total = sum(sample.num_forward_tokens for sample in samples)
-    assert len(parts) <= -(-2 * total // max_tokens)
-
-
-def test_micro_batches_are_balanced() -> None:
-    samples = [a_sample(1, length, sample=length) for length in (8, 7, 6, 5, 4, 3, 2, 1)]
-    loads = [sum(sample.num_forward_tokens for sample in part) for part in split_micro_batches(samples, 20)]
-    assert loads == [18, 18]
-
-
-@pytest.mark.parametrize(
-    ("lengths", "max_tokens", "count"),
-    [((6, 6, 4, 4, 5, 5), 10, 3), ((6, 6, 4, 4, 5, 5), 30, 1), ((6,) * 7 + (1,), 10, 7)],
-)
-def test_micro_batches_are_as_few_as_fit(lengths: tuple[int, ...], max_tokens: int, count: int) -> None:
-    samples = [a_sample(1, length, sample=number) for number, length in enumerate(lengths)]
-    assert len(split_micro_batches(samples, max_tokens)) == count
-
-
-def test_samples_just_over_half_a_micro_batch_go_one_by_one() -> None:
-    samples = [a_sample(1, 6, sample=number) for number in range(40)]
-    assert [len(part) for part in split_micro_batches(samples, 11)] == [1] * 40
-
-
-def test_no_samples_make_no_micro_batches() -> None:
-    assert split_micro_batches([], 10) == []
-
-
-def test_a_sample_longer_than_a_micro_batch_is_refused() -> None:
-    with pytest.raises(ValueError, match="12 forward tokens but a micro-batch at most 10: raise max_tokens"):
-        split_micro_batches([a_sample(5, 8)], 10)
-
-
 def test_loss_tokens_are_counted_under_the_mask() -> None:
     assert count_loss_tokens([a_sample(3, 4), a_sample(3, 4, masked=(0, 1, 3))]) == 5
 

@@ -34,11 +34,11 @@ def test_defaults_keep_their_own_rules() -> None:
 
 
 def test_shipped_configurations_are_found_by_name() -> None:
-    assert shipped_names() == ["arithmetic", "demo", "mod-sum", "reasoning-gym", "reverse-text"]
+    assert shipped_names() == ["arithmetic", "demo", "long-addition", "mod-sum", "reasoning-gym", "reverse-text"]
     assert resolve_config("demo") == shipped_path("demo")
 
 
-@pytest.mark.parametrize("name", ["arithmetic", "demo", "mod-sum", "reasoning-gym", "reverse-text"])
+@pytest.mark.parametrize("name", ["arithmetic", "demo", "long-addition", "mod-sum", "reasoning-gym", "reverse-text"])
 def test_shipped_configurations_are_valid_and_their_tasks_fit_the_limits(name: str) -> None:
     config = load(RunConfig, shipped_path(name)).config
     assert config.run.name == name

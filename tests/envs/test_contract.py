@@ -22,6 +22,9 @@ BUILT_IN: list[tuple[str, dict[str, EnvArg]]] = [
     ("mod-sum", {"corr": 1.0}),
     ("mod-sum", {"corr": 1.0, "base": 10, "num_digits": 11}),
     ("mod-sum", {"thinking_budget": False, "num_digits": 3}),
+    ("long-addition", {}),
+    ("long-addition", {"num_digits": 7}),
+    ("long-addition", {"num_digits": 1}),
     ("arithmetic", {}),
     ("arithmetic", {"ops": "*+-", "max_value": 1000}),
     ("arithmetic", {"ops": "*", "max_value": 1}),
@@ -219,6 +222,7 @@ def test_no_text_makes_grading_raise_or_pay_outside_its_range(
     [
         ("sort-digits", ["148299>", "052440>", "500843>"]),
         ("mod-sum", ["120321=", "204441=", "322234="]),
+        ("long-addition", ["1690+4926=", "0729+8158=", "6991+7192="]),
         ("arithmetic", ["29-72=", "47-95=", "5+30="]),
         ("reverse-text", ["fgnrci>", "zbxhsz>", "repurs>"]),
     ],

@@ -44,7 +44,8 @@ class EnvironmentSection(Config):
     name: str = Field(
         "sort-digits",
         min_length=1,
-        description="sort-digits, mod-sum, arithmetic, reverse-text, reasoning-gym:<data set>, or an installed one.",
+        description="sort-digits, mod-sum, long-addition, arithmetic, reverse-text, reasoning-gym:<data set>, "
+        "or an installed one.",
     )
     args: dict[str, EnvArg] = Field({}, description="Arguments of the environment.")
     seed: int | None = Field(None, ge=0, lt=2**31, description="Which tasks; none = run.seed.")

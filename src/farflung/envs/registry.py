@@ -1,6 +1,6 @@
 """Environments by name.
 
-    built in                   sort-digits, mod-sum, arithmetic, reverse-text
+    built in                   sort-digits, mod-sum, long-addition, arithmetic, reverse-text
     reasoning-gym:<data set>   any data set of that library that can be graded safely (`envs.reasoning_gym`)
     anything else              an installed package's entry point in the group `farflung.environments`
 
@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from farflung.envs import reasoning_gym
 from farflung.envs.arithmetic import Arithmetic
 from farflung.envs.base import Environment, EnvironmentFactory
+from farflung.envs.long_addition import LongAddition
 from farflung.envs.mod_sum import ModSum
 from farflung.envs.reverse_text import ReverseText
 from farflung.envs.sort_digits import SortDigits
@@ -26,6 +27,7 @@ ENTRY_POINT_GROUP = "farflung.environments"
 BUILT_IN: Mapping[str, EnvironmentFactory] = {
     SortDigits.name: SortDigits,
     ModSum.name: ModSum,
+    LongAddition.name: LongAddition,
     Arithmetic.name: Arithmetic,
     ReverseText.name: ReverseText,
 }

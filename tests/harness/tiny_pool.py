@@ -80,7 +80,7 @@ def trainer_config(**changes: Any) -> TrainerConfig:
 def tiny_policy(seed: int = SEED, **changes: Any) -> Policy:
     config = trainer_config(**changes)
     state = random_state(description().config, seed, config.model.init_std)
-    return Policy(description().config, state, config.optimizer)
+    return Policy(description().config, state, config.optimizer, config.compute)
 
 
 def step_params(*, temperature: float = 1.0, micro_batch_tokens: int = 4096, max_grad_norm: float = 1.0) -> StepParams:

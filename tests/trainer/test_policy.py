@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from farflung.errors import UserError
 from farflung.model.weights import load_hf_state, publishable_state, state_to_hf
 from farflung.rl.batch import flatten
 from farflung.rl.samples import training_samples
@@ -205,3 +206,31 @@ def test_weights_that_are_not_numbers_are_noticed_wherever_they_are(index: int, 
         parameters[index % len(parameters)].view(-1)[-1] = value
     policy.round_masters()
     assert not policy.is_finite()
+
+
+def half_policy() -> Policy:
+    return tiny_policy(compute={"dtype": "bfloat16"})
+
+
+def test_half_precision_computes_on_exactly_what_is_published_and_keeps_masters_in_float32() -> None:
+    policy = half_policy()
+    assert {parameter.dtype for parameter in policy.published.parameters()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in policy.masters.parameters()} == {torch.float32}
+    assert_same(state_to_hf(policy.published), policy.published_state())
+
+
+def test_gradients_of_micro_batches_add_up_in_float32() -> None:
+    """In bf16 1 + 0.001 is 1, however often it is added."""
+    policy = half_policy()
+    for value in [1.0] + [0.001] * 100:
+        give_gradient(policy, value)
+        policy.collect_gradient()
+    num_weights = sum(parameter.numel() for parameter in policy.masters.parameters())
+    norm = policy.apply_gradient(lr=0.0, max_grad_norm=1.0)
+    assert norm == pytest.approx(1.1 * num_weights**0.5, rel=1e-3)
+    assert policy.apply_gradient(lr=0.0, max_grad_norm=1.0) == 0.0
+
+
+def test_a_device_that_is_not_there_is_told() -> None:
+    with pytest.raises(UserError, match=r"trainer.compute.device is cuda:99 and this machine has \d+ such devices"):
+        tiny_policy(compute={"device": "cuda:99"})

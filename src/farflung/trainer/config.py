@@ -158,6 +158,18 @@ class OptimizerConfig(Config):
     )
 
 
+class ComputeConfig(Config):
+    """Where and in which precision the passes are computed; masters, gradients and moments are always float32."""
+
+    device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="cpu, cuda or cuda:N.")
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="bfloat16 where there are units for it; then ratios to the sampler are 1 only roughly."
+    )
+    activation_checkpointing: bool = Field(
+        False, description="Compute each layer again in the backward pass: less memory, a third more time."
+    )
+
+
 class CheckpointConfig(Config):
     every_versions: int = Field(
         1, ge=1, description="1 = nothing is lost at a kill; n = at most n - 1 versions are stepped back over."
@@ -170,7 +182,11 @@ class EvaluationConfig(Config):
     num_tasks: int = Field(512, ge=1, description="Held-out tasks, one rollout each.")
     temperature: float = Field(1.0, ge=0, description="0 = greedy.")
     max_accuracy_drop: float = Field(
-        1.0, gt=0, le=1, description="A fall below the best by more than this steps back to the best checkpoint."
+        0.3,
+        gt=0,
+        le=1,
+        description="A fall below the best by more than this, and beyond chance, steps back to the best checkpoint; "
+        "1 = never.",
     )
 
 
@@ -179,9 +195,13 @@ class TrainerConfig(Config):
     warm_start: WarmStartConfig = WarmStartConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
+    compute: ComputeConfig = ComputeConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
+    accept_changes: bool = Field(
+        False, description="Go on although settings, data or numerics are not those of the checkpoint."
+    )
     max_versions: int = Field(500, ge=1, description="Publications after which the run is finished.")
     window_slots: int = Field(
         8, ge=1, description="How many later slots may be ready before a missing one is passed over for now."

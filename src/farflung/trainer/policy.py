@@ -3,30 +3,51 @@
     masters (float32)  --round to bf16-->  published  --forward, backward-->  gradient  --optimizer-->  masters
 
 The forward pass runs on the published weights (their bf16 values, computed in float32 where there are no bf16 units),
-so at staleness 0 the trainer's ratio to the sampler is 1, and the gradient goes to the masters. Gradients add up in
-float32 whatever the pass computes in. Does not know rewards, slots or files.
+so at staleness 0 the trainer's ratio to the sampler is 1, and the gradient goes to the masters. Gradients of
+micro-batches add up in float32 whatever the pass computes in. Does not know rewards, slots or files.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
+from farflung.errors import UserError
 from farflung.model.config import ModelConfig
 from farflung.model.decoder import Decoder
 from farflung.model.weights import load_hf_state, publishable_state, state_to_hf
-from farflung.trainer.config import OptimizerConfig
+from farflung.trainer.config import ComputeConfig, OptimizerConfig
 from farflung.trainer.optim import make_optimizers
+
+CPU_FLOAT32 = ComputeConfig()
 
 
 class Policy:
     """One per trainer. Tensors stay on one device."""
 
-    def __init__(self, config: ModelConfig, state: Mapping[str, Tensor], optimizer: OptimizerConfig) -> None:
-        """Start from weights under Hugging Face names, with an optimizer that has seen nothing."""
+    def __init__(
+        self,
+        config: ModelConfig,
+        state: Mapping[str, Tensor],
+        optimizer: OptimizerConfig,
+        compute: ComputeConfig = CPU_FLOAT32,
+    ) -> None:
+        """Start from weights under Hugging Face names, with an optimizer that has seen nothing.
+
+        Raises:
+            UserError: this machine has no such device.
+        """
         self.config = config
-        self.masters = Decoder(config)
-        self.published = Decoder(config)
+        self.device = _device(compute.device)
+        self.masters = Decoder(config, device=self.device)
+        self.published = Decoder(
+            config,
+            dtype=torch.bfloat16 if compute.dtype == "bfloat16" else torch.float32,
+            device=self.device,
+            may_be_slow=True,
+            keeps_activations=not compute.activation_checkpointing,
+        )
         load_hf_state(self.masters, state)
         self._optimizers = make_optimizers(self.masters, optimizer)
         self.round_masters()
@@ -34,20 +55,39 @@ class Policy:
     def round_masters(self) -> None:
         """Make the published weights follow the masters."""
         with torch.no_grad():
-            for published, master in zip(self.published.parameters(), self.masters.parameters(), strict=True):
+            for published, master in self._pairs():
                 published.copy_(master.to(torch.bfloat16))
 
+    def _pairs(self) -> Iterator[tuple[Parameter, Parameter]]:
+        return zip(self.published.parameters(), self.masters.parameters(), strict=True)
+
+    def collect_gradient(self) -> None:
+        """After each backward pass: a half-precision gradient joins those before it in float32, where small ones count.
+
+        A float32 gradient stays in `published` and adds up there.
+        """
+        for published, master in self._pairs():
+            if published.grad is None or published.dtype == torch.float32:
+                continue
+            if master.grad is None:
+                master.grad = published.grad.float()
+            else:
+                master.grad.add_(published.grad)
+            published.grad = None
+
     def apply_gradient(self, lr: float, max_grad_norm: float) -> float | None:
-        """One optimizer step on the masters from the gradient that lies in `published`; the gradient is consumed.
+        """One optimizer step on the masters from the gradient that has been collected; it is consumed.
 
         At learning rate 0 the moments move and the weights do not, by not a single bit.
 
         Returns:
             The global gradient norm before clipping; None if it was not finite, in which case nothing has changed.
         """
+        self.collect_gradient()
         gradients = []
-        for published, master in zip(self.published.parameters(), self.masters.parameters(), strict=True):
-            master.grad, published.grad = published.grad, None
+        for published, master in self._pairs():
+            if published.grad is not None:
+                master.grad, published.grad = published.grad, None
             if master.grad is not None:
                 gradients.append(master)
         norm = float(torch.nn.utils.clip_grad_norm_(gradients, max_grad_norm))
@@ -107,4 +147,16 @@ class Policy:
             each.state.clear()
         for full_name, value in optimizer.items():
             key, name = full_name.split("/", 1)
-            owners[parameters[name]].state[parameters[name]][key] = value.clone()
+            # Moments lie with their parameter, step counts (without dimensions) always on the CPU.
+            device = self.device if value.ndim else "cpu"
+            owners[parameters[name]].state[parameters[name]][key] = value.to(device, copy=True)
+
+
+def _device(name: str) -> torch.device:
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(
+            f"trainer.compute.device is {name} and this machine has {torch.cuda.device_count()} such devices: set cpu, "
+            "or install torch for CUDA"
+        )
+    return device

@@ -117,7 +117,7 @@ def accumulate(policy: Policy, step: OptimizerStep, params: StepParams) -> list[
 
     A rank that has some of the step's micro-batches (or none) adds its part: counts are those of the whole step.
     """
-    return [_accumulate(policy, batch, step, params) for batch in step.micro_batches]
+    return [_accumulate(policy, batch.to(policy.device), step, params) for batch in step.micro_batches]
 
 
 def _accumulate(policy: Policy, batch: FlatBatch, step: OptimizerStep, params: StepParams) -> Mapping[str, Tensor]:
@@ -136,6 +136,7 @@ def _accumulate(policy: Policy, batch: FlatBatch, step: OptimizerStep, params: S
         step.num_loss_tokens,
     )
     outputs.loss.backward()
+    policy.collect_gradient()
     return outputs.metrics
 
 
@@ -143,7 +144,7 @@ def _with_prox(policy: Policy, step: OptimizerStep, params: StepParams) -> Optim
     """With the logprobs of the policy as it is now."""
     with torch.no_grad():
         batches = tuple(
-            replace(batch, prox_logprobs_M=completion_logprobs(policy, batch, params)[0])
+            replace(batch, prox_logprobs_M=completion_logprobs(policy, batch.to(policy.device), params)[0])
             for batch in step.micro_batches
         )
     return replace(step, micro_batches=batches)

@@ -94,7 +94,7 @@ def _demonstration(environment: Environment, tokenizer: ChatTokenizer, eos_token
 
 
 def _supervised_step(policy: Policy, samples: Sequence[TrainingSample], optimizer: torch.optim.Optimizer) -> float:
-    batch = flatten(samples)
+    batch = flatten(samples).to(policy.device)
     logprobs_M, _ = batch_logprobs(policy.masters, batch)
     loss = -logprobs_M.mean()
     optimizer.zero_grad(set_to_none=True)

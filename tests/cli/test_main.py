@@ -202,7 +202,7 @@ def test_the_coordinator_starts_without_torch() -> None:
         "import sys\n"
         "from farflung.cli.config import RunConfig\n"
         "from farflung.cli.roles import SERVICES\n"
-        "SERVICES['coordinator'](RunConfig(), '')\n"
+        "SERVICES['coordinator'](RunConfig(), '', None)\n"
         "sys.exit(', '.join({'torch', 'transformers', 'rich', 'matplotlib'} & sys.modules.keys()) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

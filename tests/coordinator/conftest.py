@@ -1,7 +1,8 @@
 """A coordinator on a random loopback port, and what its callers hand in."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from farflung.api.client import CoordinatorClient
+from farflung.coordinator.clock import wall_clock_ms
 from farflung.coordinator.config import CoordinatorConfig
-from farflung.coordinator.service import run, wall_clock_ms
+from farflung.coordinator.service import run
 from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop, SlotOutcome
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Lease, LeaseRequest
@@ -21,6 +23,7 @@ from farflung.wire.pool import EnvironmentSpec, PoolSpec
 from farflung.wire.submission import Assignment, Submission
 from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, RejectReason, RewardResult, Verdict
 
+TOKENS = {Role.TRAINER: "trainer-" + "t" * 32, Role.VALIDATOR: "validator-" + "v" * 32}
 FAST = {"host": "127.0.0.1", "port": 0, "sweep_s": 0.02}
 
 
@@ -149,12 +152,15 @@ def publication_of(
 
 @dataclass
 class Clock:
-    """The wall clock, that tests can put forward."""
+    """Time that tests can let pass."""
 
     ahead_ms: int = 0
 
-    def __call__(self) -> int:
+    def wall_ms(self) -> int:
         return wall_clock_ms() + self.ahead_ms
+
+    def monotonic_s(self) -> float:
+        return time.monotonic() + self.ahead_ms / 1000
 
 
 @dataclass
@@ -170,7 +176,7 @@ class Pool:
 
     async def client(self, role: Role, node: str) -> CoordinatorClient:
         if (role, node) not in self.opened:
-            made = CoordinatorClient(self.url, node=node, role=role)
+            made = CoordinatorClient(self.url, node=node, role=role, token=TOKENS.get(role))
             self.opened[role, node] = await self.clients.enter_async_context(made)
         return self.opened[role, node]
 
@@ -223,6 +229,7 @@ class Pool:
 
     async def judged(self, submission: Submission, reason: RejectReason | None = None) -> None:
         validator = await self.validator()
+        await validator.assignments(64)
         await validator.judge(judgement_on(self.spec, submission, "v1", reason))
 
     async def accepted(self, node: str = "w1") -> Submission:
@@ -241,12 +248,25 @@ def config_for(folder: Path, **changes: Any) -> CoordinatorConfig:
 
 @asynccontextmanager
 async def running(
-    folder: Path, spec: PoolSpec | None = None, *, clock: Clock | None = None, **changes: Any
+    folder: Path,
+    spec: PoolSpec | None = None,
+    *,
+    clock: Clock | None = None,
+    tokens: Mapping[Role, str] | None = TOKENS,
+    **changes: Any,
 ) -> AsyncIterator[Pool]:
     spec, clock, stop = spec or pool_spec(), clock or Clock(), asyncio.Event()
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(
-        run(config_for(folder, **changes), spec, stop=stop, on_listening=listening.set_result, now_ms=clock)
+        run(
+            config_for(folder, **changes),
+            spec,
+            tokens=tokens,
+            stop=stop,
+            on_listening=listening.set_result,
+            wall_ms=clock.wall_ms,
+            monotonic_s=clock.monotonic_s,
+        )
     )
     await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
     if task.done():
@@ -287,6 +307,7 @@ def build() -> Any:
         judgement_on = staticmethod(judgement_on)
         config_for = staticmethod(config_for)
         rollout_file = staticmethod(rollout_file)
+        tokens = TOKENS
         version_file = staticmethod(version_file)
         clock = Clock
 

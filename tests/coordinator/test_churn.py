@@ -114,9 +114,25 @@ async def test_what_a_validator_does_not_judge_in_time_goes_to_another(start: An
         await (await pool.validator("v2")).heartbeat(beat("v2", Role.VALIDATOR))
         (assignment,) = await pool.assigned("v2", wait_s=10)
         assert assignment.submission == submission
+        late = build.judgement_on(pool.spec, submission, "v1")
+        with pytest.raises(Refused, match="not_assigned"):
+            await (await pool.validator("v1")).judge(late)
+        await (await pool.validator("v2")).judge(build.judgement_on(pool.spec, submission, "v2"))
+        (outcome,) = await (await pool.trainer()).outcomes()
+        assert (outcome.state, outcome.verdict.validator) == (SlotState.ACCEPTED, "v2")
+
+
+async def test_a_late_verdict_counts_while_nobody_else_has_the_work(start: Any, build: Any) -> None:
+    clock = build.clock()
+    async with start(clock=clock, judge_s=10) as pool:
+        await pool.publish()
+        submission = await pool.submitted()
+        assert len(await pool.assigned("v1")) == 1
+        clock.ahead_ms += 10_001
+        await asyncio.sleep(0.2)  # some sweeps: v1 does not hold it any more
         await (await pool.validator("v1")).judge(build.judgement_on(pool.spec, submission, "v1"))
         (outcome,) = await (await pool.trainer()).outcomes()
-        assert outcome.state is SlotState.ACCEPTED, "a late verdict is as good as any"
+        assert outcome.state is SlotState.ACCEPTED
 
 
 async def test_a_validator_that_starts_again_gets_its_work_back_at_once(pool: Any) -> None:
@@ -187,11 +203,11 @@ def test_dead_nodes_are_listed_as_dead_and_then_forgotten() -> None:
     nodes.beat(beat("a", policy_version=3), 1_000)
     assert nodes.alive_workers(1_100) == {"a": 3}
     nodes.forget_dead(2_000)
-    (status,) = nodes.statuses(2_000)
+    ((status,), _) = nodes.statuses(2_000)
     assert (status.is_alive, status.last_seen_ms) == (False, 1_000)
     assert nodes.alive_workers(2_000) == {}
     nodes.forget_dead(2_001)
-    assert nodes.statuses(2_001) == ()
+    assert nodes.statuses(2_001) == ((), 0)
 
 
 def test_the_same_name_in_two_roles_is_two_nodes() -> None:

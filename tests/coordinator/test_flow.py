@@ -250,6 +250,7 @@ async def test_a_verdict_can_be_repeated_and_the_first_one_counts(pool: Any, bui
 async def test_an_accepting_verdict_needs_a_reward_for_each_rollout(pool: Any, build: Any) -> None:
     submission = await pool.submitted()
     good = build.judgement_on(pool.spec, submission, "v1")
+    await pool.assigned()
     evidence = replace(good.evidence, rewards=good.evidence.rewards[1:])
     short = replace(good, evidence=evidence, verdict=replace(good.verdict, evidence_digest=evidence.digest()))
     assert await refused((await pool.validator()).judge(short)) == "bad_request"

@@ -84,8 +84,9 @@ async def test_chunks_for_the_next_version_are_not_collected_before_it_is_publis
     async with start() as pool:
         await settled()
         assert sha256_hex(b"next") in stored(pool.folder, "chunks")
-        for _ in range(2):
+        for _ in range(4):
             await pool.publish()
+            await settled()
         await eventually(lambda: sha256_hex(b"next") not in stored(pool.folder, "chunks"))  # nobody published it
 
 
@@ -109,13 +110,16 @@ async def test_settled_files_are_kept_by_default(pool: Any) -> None:
 
 
 async def test_settled_files_go_when_they_are_not_to_be_kept(start: Any) -> None:
-    async with start(keep_files=False) as pool:
+    async with start(keep_versions=1) as pool:
         await pool.publish()
         await pool.accepted("w1")
         await pool.judged(await pool.submitted("w2"), RejectReason.SCHEMA)
         await pool.publish(await (await pool.trainer()).outcomes(limit=1))
         await settled()
         assert len(stored(pool.folder, "rollouts")) == 2, "the window is still open"
-        for _ in range(2):
+        for _ in range(40):  # publications between two sweeps count as one
+            if not stored(pool.folder, "rollouts") | stored(pool.folder, "evidence"):
+                break
             await pool.publish()
-        await eventually(lambda: not stored(pool.folder, "rollouts") | stored(pool.folder, "evidence"))
+            await settled()
+        assert (await (await pool.trainer()).status()).num_files_removed == 4

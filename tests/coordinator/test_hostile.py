@@ -16,8 +16,8 @@ from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import LeaseRequest
 
 WORKER = {NODE_HEADER: "w1", ROLE_HEADER: "worker"}
-TRAINER = {NODE_HEADER: "t", ROLE_HEADER: "trainer"}
-VALIDATOR = {NODE_HEADER: "v1", ROLE_HEADER: "validator"}
+TRAINER = {NODE_HEADER: "t", ROLE_HEADER: "trainer", "Authorization": "Bearer trainer-" + "t" * 32}
+VALIDATOR = {NODE_HEADER: "v1", ROLE_HEADER: "validator", "Authorization": "Bearer validator-" + "v" * 32}
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ async def test_callers_say_who_they_are_in_well_formed_headers(raw: Any) -> None
 
 async def test_query_parameters_are_checked(raw: Any) -> None:
     for query in ("after=x", "after=-2", "after=1e3", "limit=0", "limit=257", "wait_s=-1", "wait_s=nan", "wait_s=x"):
-        assert await raw("GET", f"/v1/outcomes?{query}") == (400, "bad_request"), query
+        assert await raw("GET", f"/v1/outcomes?{query}", headers=TRAINER) == (400, "bad_request"), query
     for count in ("0", "65", "9" * 400):
         path = f"/v1/assignments?max_count={count}"
         assert await raw("POST", path, headers=VALIDATOR) == (400, "bad_request"), count

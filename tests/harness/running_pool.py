@@ -55,7 +55,7 @@ async def coordinator(folder: Path, pool: PoolSpec, *, port: int = 0, **changes:
     values = {"store_url": str(folder / "store"), "database_url": f"sqlite:///{folder}/log.db", "sweep_s": 0.02}
     config = CoordinatorConfig(host="127.0.0.1", port=port, **(values | changes))
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(run_coordinator(config, pool, stop=stop, on_listening=listening.set_result))
+    task = asyncio.create_task(run_coordinator(config, pool, tokens=None, stop=stop, on_listening=listening.set_result))
     await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         await task
@@ -179,6 +179,7 @@ class Crew:
             evidence_digest=evidence.digest(),
             judged_at_ms=0,
         )
+        await self.validator.assignments(64)
         await self.validator.judge(Judgement(verdict=verdict, evidence=evidence))
 
     async def deliver(self, count: int, reason: RejectReason | None = None) -> list[int]:

@@ -5,6 +5,7 @@ Every call is safe to repeat (`api.retry.retrying`). The client does not retry, 
 
 import os
 from collections.abc import Collection
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -32,7 +33,7 @@ class CoordinatorClient:
     """An async context manager; one per process.
 
     Every method raises:
-        Transient: the coordinator cannot be reached, timed out, or answered 5xx; the call may have taken effect.
+        Transient: the coordinator cannot be reached, timed out, or answered 429 or 5xx; the call may have taken effect.
         Refused: it said no, with a reason.
         PeerFault: it answered something that is not this protocol, or more bytes than announced.
 
@@ -40,21 +41,26 @@ class CoordinatorClient:
         url: where the coordinator listens, e.g. `http://127.0.0.1:7400`.
         node: this machine's name in the pool (`routes.NODE_PATTERN`).
         role: what this process is.
+        token: the pool's secret for the role (`api.tokens`); workers need none.
         timeout_s: longest silence, beside the `wait_s` of a long poll, before a call counts as failed.
     """
 
-    def __init__(self, url: str, *, node: str, role: Role, timeout_s: float = 10.0) -> None:
+    def __init__(self, url: str, *, node: str, role: Role, token: str | None = None, timeout_s: float = 10.0) -> None:
         self.url = url.rstrip("/")
         self.node = node
         self.role = role
         self.is_finished = False
         """True once any answer said that the run is over: finish what is in hand and exit 0."""
+        self._token = token
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
+        headers = {routes.NODE_HEADER: self.node, routes.ROLE_HEADER: self.role.value}
+        if self._token is not None:
+            headers["Authorization"] = f"{routes.TOKEN_SCHEME} {self._token}"
         self._session = aiohttp.ClientSession(
-            headers={routes.NODE_HEADER: self.node, routes.ROLE_HEADER: self.role.value},
+            headers=headers,
             trust_env=False,
             auto_decompress=False,
         )
@@ -283,7 +289,7 @@ async def _answer(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | N
     if response.status == 200:
         return await _read_bounded(response, max_bytes)
     text = await _read_bounded(response, Refusal.MAX_BYTES)
-    if response.status >= 500:
+    if response.status >= 500 or response.status == HTTPStatus.TOO_MANY_REQUESTS:
         raise Transient(f"{response.url} answered {response.status}: {text.decode(errors='replace')[:200]}")
     try:
         refusal = Refusal.from_bytes(text)

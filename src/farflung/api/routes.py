@@ -1,7 +1,8 @@
 """The HTTP interface as a table: one route, one record in, one record out, one limit.
 
 Bodies are canonical JSON records, or raw bytes for objects and chunks. An answer without a record is 204. A refusal is
-4xx with a `Refusal`; 5xx means that the coordinator is in trouble and the same call may succeed later. This module does
+4xx with a `Refusal`; 429 means that the address asks too often, 5xx that the coordinator is in trouble, and the same
+call may succeed later. This module does
 not know how either side carries a call out.
 """
 
@@ -21,6 +22,8 @@ NODE_HEADER = "X-Farflung-Node"
 ROLE_HEADER = "X-Farflung-Role"
 FINISHED_HEADER = "X-Farflung-Finished"
 """On every answer once the run is over."""
+TOKEN_SCHEME = "Bearer"
+"""Of the `Authorization` header in which trainer and validators show their token (`api.tokens`)."""
 RECORD_TYPE = "application/json"
 BYTES_TYPE = "application/octet-stream"
 
@@ -46,7 +49,7 @@ class Route:
 _WORKER = frozenset({Role.WORKER})
 _VALIDATOR = frozenset({Role.VALIDATOR})
 _TRAINER = frozenset({Role.TRAINER})
-_ALL = frozenset(Role)
+_PARTICIPANTS = _WORKER | _VALIDATOR | _TRAINER
 
 POOL = Route(method="GET", path="/v1/pool", gives=PoolSpec)
 LATEST_MANIFEST = Route(method="GET", path="/v1/manifests/latest", gives=Manifest)
@@ -57,20 +60,20 @@ LEASE = Route(method="POST", path="/v1/leases", takes=LeaseRequest, gives=Lease,
 FORFEIT = Route(method="POST", path="/v1/forfeits", takes=Forfeit, roles=_WORKER)
 TICKET = Route(method="GET", path="/v1/leases/{lease_id}/ticket", gives=UploadTicket, roles=_WORKER)
 UPLOAD = Route(method="PUT", path="/v1/objects/{key}", roles=_WORKER)
-DOWNLOAD = Route(method="GET", path="/v1/objects/{key}", roles=_TRAINER | _VALIDATOR | {Role.COORDINATOR})
+DOWNLOAD = Route(method="GET", path="/v1/objects/{key}", roles=_TRAINER | _VALIDATOR)
 SUBMIT = Route(method="POST", path="/v1/submissions", takes=Submission, gives=Receipt, roles=_WORKER)
 ASSIGN = Route(method="POST", path="/v1/assignments", gives=Assignments, roles=_VALIDATOR)
 """Query `max_count`, `held` (digests, comma-separated), `wait_s`."""
 JUDGE = Route(method="POST", path="/v1/judgements", takes=Judgement, roles=_VALIDATOR)
-OUTCOMES = Route(method="GET", path="/v1/outcomes", gives=Outcomes)
+OUTCOMES = Route(method="GET", path="/v1/outcomes", gives=Outcomes, roles=_TRAINER)
 """Query `after`, `limit`, `wait_s`."""
-OPEN_SLOTS = Route(method="GET", path="/v1/slots/open", gives=OpenSlots)
+OPEN_SLOTS = Route(method="GET", path="/v1/slots/open", gives=OpenSlots, roles=_TRAINER)
 PUT_CHUNK = Route(method="PUT", path="/v1/chunks/{sha256}", roles=_TRAINER)
 GET_CHUNK = Route(method="GET", path="/v1/chunks/{sha256}")
 PUBLISH = Route(method="POST", path="/v1/publications", takes=Publication, roles=_TRAINER)
 LAST_PUBLICATION = Route(method="GET", path="/v1/publications/latest", gives=Publication)
 """204 before the first."""
-HEARTBEAT = Route(method="POST", path="/v1/heartbeats", takes=Heartbeat, roles=_ALL)
+HEARTBEAT = Route(method="POST", path="/v1/heartbeats", takes=Heartbeat, roles=_PARTICIPANTS)
 STATUS = Route(method="GET", path="/v1/status", gives=PoolStatus)
 FINISH = Route(method="POST", path="/v1/finish", roles=_TRAINER)
 

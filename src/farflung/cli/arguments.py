@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn, TypeAlias
 
+from farflung.api.tokens import TOKEN_ROLES, VARIABLE
 from farflung.cli import help_texts
 from farflung.errors import UserError
 
@@ -73,6 +74,12 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
         epilog = f"example:\n  {text.example}\n\n{help_texts.SETTINGS_HELP}"
         command = _command(commands, role, text.short, text.description, epilog)
         _role_arguments(command, needs_config=role in ("coordinator", "trainer"), takes_url=role != "coordinator")
+        if role in TOKEN_ROLES:
+            command.add_argument(
+                "--token-file",
+                metavar="FILE",
+                help=f"holds the pool's {role} token (default: {VARIABLE}, or tokens/{role} in CONFIG's run folder)",
+            )
     _add_status(commands)
     _add_model(commands)
     _add_eval(commands)

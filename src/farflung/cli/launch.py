@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from farflung.api.tokens import TOKEN_ROLES, make_tokens
 from farflung.cli import ports
 from farflung.cli.boundary import EXIT_BUG, EXIT_USER_ERROR
 from farflung.cli.config import FREE_TO_CHANGE, RunConfig
@@ -62,6 +63,7 @@ def launch(loaded: Loaded[RunConfig]) -> int:
         config = _with_port(config)
         log_to_file("supervisor", folder.logs / SUPERVISOR_LOG)
         _write_config(folder, config)
+        make_tokens(folder.tokens)
         outcome = _supervise(config, folder)
         return _conclude(config, folder, outcome)
 
@@ -83,6 +85,7 @@ def _spec(config: RunConfig, folder: RunFolder, role: Role, name: str, settings:
     url = ports.coordinator_url(config.coordinator.host, config.coordinator.port)
     where = () if role is Role.COORDINATOR else ("--coordinator", url)
     named = {"node": name, **settings} if role in (Role.WORKER, Role.VALIDATOR) else settings
+    token = ("--token-file", str(folder.tokens / role.value)) if role in TOKEN_ROLES else ()
     changes = [f"--{role.value}.{key}={_as_text(value)}" for key, value in named.items()]
     log_path = folder.logs / f"{name}.log"
     # -P: a file in the current folder must not stand in for a module.
@@ -90,7 +93,7 @@ def _spec(config: RunConfig, folder: RunFolder, role: Role, name: str, settings:
     return RoleSpec(
         name=name,
         role=role,
-        command=(*python, role.value, str(folder.config), *where, "--log", str(log_path), *changes),
+        command=(*python, role.value, str(folder.config), *where, *token, "--log", str(log_path), *changes),
         log_path=log_path,
     )
 

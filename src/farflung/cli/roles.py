@@ -1,12 +1,14 @@
 """One role in this process, until it is finished or asked to stop."""
 
 import asyncio
+import os
 import signal
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from farflung.api.tokens import TOKEN_ROLES, VARIABLE, check_token, make_tokens, read_token
 from farflung.cli import ports
 from farflung.cli.boundary import EXIT_INTERRUPTED
 from farflung.cli.config import RunConfig
@@ -28,7 +30,7 @@ def run_role(arguments: Namespace, settings: list[str]) -> int:
     _start_log(role, config, arguments.log)
     if arguments.leash_fd is not None:
         hold(arguments.leash_fd)
-    service = SERVICES[role](config, _url(arguments, config))
+    service = SERVICES[role](config, _url(arguments, config), _token(arguments, config))
     return asyncio.run(_until_stopped(service))
 
 
@@ -77,7 +79,19 @@ def _url(arguments: Namespace, config: RunConfig) -> str:
     return ports.coordinator_url(config.coordinator.host, config.coordinator.port)
 
 
-def _coordinator(config: RunConfig, _url: str) -> Service:
+def _token(arguments: Namespace, config: RunConfig) -> str | None:
+    """What this role shows to the coordinator: as told, else from the environment, else from the run's folder."""
+    if arguments.command not in TOKEN_ROLES:
+        return None
+    if arguments.token_file is not None:
+        return read_token(Path(arguments.token_file))
+    if VARIABLE in os.environ:
+        return check_token(os.environ[VARIABLE].strip(), VARIABLE)
+    path = folder_of(config).tokens / arguments.command
+    return read_token(path) if arguments.config is not None and path.exists() else None
+
+
+def _coordinator(config: RunConfig, _url: str, _token: str | None) -> Service:
     from farflung.cli.pool_rules import build_pool
     from farflung.coordinator import service
 
@@ -90,7 +104,8 @@ def _coordinator(config: RunConfig, _url: str) -> Service:
     )
     pool = build_pool(config)
     folder.root.mkdir(parents=True, exist_ok=True)
-    return lambda stop: service.run(coordinator, pool, stop=stop, on_listening=_tell_url)
+    tokens = make_tokens(folder.tokens)
+    return lambda stop: service.run(coordinator, pool, tokens=tokens, stop=stop, on_listening=_tell_url)
 
 
 def _tell_url(url: str) -> None:
@@ -98,27 +113,29 @@ def _tell_url(url: str) -> None:
     sys.stdout.flush()
 
 
-def _trainer(config: RunConfig, url: str) -> Service:
+def _trainer(config: RunConfig, url: str, token: str | None) -> Service:
     from farflung.trainer import service
 
     root = folder_of(config).root
     root.mkdir(parents=True, exist_ok=True)
-    return lambda stop: service.run(config.trainer, url=url, run_folder=root, seed=config.run.seed, stop=stop)
+    return lambda stop: service.run(
+        config.trainer, url=url, token=token, run_folder=root, seed=config.run.seed, stop=stop
+    )
 
 
-def _worker(config: RunConfig, url: str) -> Service:
+def _worker(config: RunConfig, url: str, _token: str | None) -> Service:
     from farflung.worker import service
 
     return lambda stop: service.run(config.worker, url=url, stop=stop)
 
 
-def _validator(config: RunConfig, url: str) -> Service:
+def _validator(config: RunConfig, url: str, token: str | None) -> Service:
     from farflung.validator import service
 
-    return lambda stop: service.run(config.validator, url=url, stop=stop)
+    return lambda stop: service.run(config.validator, url=url, token=token, stop=stop)
 
 
-SERVICES: dict[str, Callable[[RunConfig, str], Service]] = {
+SERVICES: dict[str, Callable[[RunConfig, str, str | None], Service]] = {
     "coordinator": _coordinator,
     "trainer": _trainer,
     "worker": _worker,

@@ -69,6 +69,11 @@ class RunFolder:
         return self.root / "coordinator.db"
 
     @property
+    def tokens(self) -> Path:
+        """Folder with the secrets that trainer and validators show to the coordinator."""
+        return self.root / "tokens"
+
+    @property
     def summary(self) -> Path:
         return self.root / "summary.json"
 

@@ -1,6 +1,7 @@
 """The coordinator as an HTTP application: each route of `api.routes`, and what it calls."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -11,13 +12,15 @@ from farflung.api.records import MAX_ASSIGNMENTS, MAX_OUTCOMES, Assignments, Out
 from farflung.api.routes import Route
 from farflung.coordinator import exchange
 from farflung.coordinator.core import Core
+from farflung.coordinator.gate import Gate
 from farflung.coordinator.judging import JudgingDesk
 from farflung.coordinator.leasing import LeasingDesk
+from farflung.coordinator.limits import RateLimit
 from farflung.coordinator.publishing import PublishingDesk
 from farflung.coordinator.status import pool_status
 from farflung.wire.lease import Forfeit, LeaseRequest
 from farflung.wire.manifest import Publication
-from farflung.wire.node import Heartbeat
+from farflung.wire.node import Heartbeat, Role
 from farflung.wire.submission import Submission
 from farflung.wire.verdict import EvidenceBundle, Judgement
 
@@ -27,9 +30,9 @@ _PATTERNS = {"{version}": r"{version:\d{1,15}}", "{sha256}": "{sha256:[0-9a-f]{6
 DOWNLOADABLE = ("rollouts/", "evidence/")
 
 
-def build_app(core: Core, judging: JudgingDesk) -> web.Application:
-    """Every route, behind the error boundary."""
-    app = web.Application(middlewares=[exchange.boundary, _noting(core)])
+def build_app(core: Core, judging: JudgingDesk, gate: Gate, tokens: Mapping[Role, str] | None) -> web.Application:
+    """Every route, behind the gate, the error boundary, the limits and the tokens."""
+    app = web.Application(middlewares=[_through(gate), exchange.boundary, _admitting(core, tokens)])
     app.on_response_prepare.append(_telling(core))
     workers, validators, trainers = _Workers(core), _Validators(core, judging), _Trainers(core)
     handlers: dict[Route, Handler] = {
@@ -65,17 +68,35 @@ def _pattern(path: str) -> str:
     return path
 
 
-def _noting(core: Core) -> Middleware:
-    """Notes that the caller lives."""
+def _through(gate: Gate) -> Middleware:
+    @web.middleware
+    async def through(request: web.Request, handler: Handler) -> web.StreamResponse:
+        with gate.request(request.transport):
+            return await handler(request)
+
+    return through
+
+
+def _admitting(core: Core, tokens: Mapping[Role, str] | None) -> Middleware:
+    """Turns away who asks too often or claims a role without its token; notes that the others live.
+
+    Args:
+        tokens: None = whatever a caller says of his role is believed.
+    """
+    rate = RateLimit(core.config.max_requests_per_s)
 
     @web.middleware
-    async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not rate.admits(exchange.provider_of(request), asyncio.get_running_loop().time()):
+            return exchange.too_many_requests(core.config.max_requests_per_s)
         caller = exchange.caller_of(request)
         if caller is not None:
+            if tokens is not None:
+                exchange.check_token(request, caller, tokens)
             core.nodes.saw(caller.role, caller.node, core.now_ms())
         return await handler(request)
 
-    return note
+    return admit
 
 
 def _telling(core: Core) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
@@ -118,7 +139,8 @@ class _Workers:
         caller = exchange.required_caller(request, routes.LEASE)
         wanted = await exchange.read_record(request, LeaseRequest)
         exchange.check_is_caller(wanted.node, caller)
-        return exchange.record_answer(await self._desk.lease(wanted, exchange.wait_s(request)))
+        provider = exchange.provider_of(request)
+        return exchange.record_answer(await self._desk.lease(wanted, exchange.wait_s(request), provider))
 
     async def forfeit(self, request: web.Request) -> web.StreamResponse:
         caller = exchange.required_caller(request, routes.FORFEIT)
@@ -133,8 +155,14 @@ class _Workers:
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
         caller = exchange.required_caller(request, routes.UPLOAD)
-        key = request.match_info["key"]
-        await self._desk.upload(caller.node, key, lambda max_bytes: exchange.read_body(request, max_bytes))
+        announced = request.content_length
+
+        async def read_body(max_bytes: int) -> bytes:
+            return await exchange.read_body(request, max_bytes)
+
+        await self._desk.upload(
+            caller.node, request.match_info["key"], announced, exchange.provider_of(request), read_body
+        )
         return exchange.record_answer(None)
 
     async def submit(self, request: web.Request) -> web.StreamResponse:
@@ -170,9 +198,10 @@ class _Validators:
         if not key.startswith(DOWNLOADABLE):
             raise Refused(RefusalReason.NOT_FOUND, f"{key!r} is not a rollout file or evidence")
         try:
-            return exchange.bytes_answer(await self._core.files.get(key, max_bytes))
+            data = await self._core.files.get(key, max_bytes)
         except KeyError:
             raise Refused(RefusalReason.NOT_FOUND, f"{key!r} is not there, or not any more") from None
+        return await exchange.send_bytes(request, data)
 
 
 class _Trainers:
@@ -191,12 +220,14 @@ class _Trainers:
         return exchange.record_answer(await self._desk.manifest(int(request.match_info["version"])))
 
     async def outcomes(self, request: web.Request) -> web.StreamResponse:
+        exchange.required_caller(request, routes.OUTCOMES)
         after = exchange.whole_number(request, "after", -1, least=-1, most=MAX_VERSION)
         limit = exchange.whole_number(request, "limit", MAX_OUTCOMES, least=1, most=MAX_OUTCOMES)
         items = await self._desk.outcomes(after, limit, exchange.wait_s(request))
         return exchange.record_answer(Outcomes(items=items))
 
-    async def open_slots(self, _request: web.Request) -> web.StreamResponse:
+    async def open_slots(self, request: web.Request) -> web.StreamResponse:
+        exchange.required_caller(request, routes.OPEN_SLOTS)
         return exchange.record_answer(await self._desk.open_slots())
 
     async def put_chunk(self, request: web.Request) -> web.StreamResponse:
@@ -206,7 +237,10 @@ class _Trainers:
         return exchange.record_answer(None)
 
     async def get_chunk(self, request: web.Request) -> web.StreamResponse:
-        return exchange.bytes_answer(await self._desk.get_chunk(request.match_info["sha256"]))
+        sha256 = request.match_info["sha256"]
+        num_bytes = await self._desk.chunk_size(sha256)
+        async with self._core.outgoing.hold(num_bytes, exchange.provider_of(request)):
+            return await exchange.send_bytes(request, await self._desk.get_chunk(sha256))
 
     async def publish(self, request: web.Request) -> web.StreamResponse:
         exchange.required_caller(request, routes.PUBLISH)

@@ -41,7 +41,7 @@ class AssignmentBook:
         """Submissions for a validator that asks: first its own that it does not hold any more, then the oldest free.
 
         What is given out again keeps its deadline, so a file that kills validators does not circulate for ever. A
-        validator that failed on a submission gets it again only if no other is alive.
+        validator that failed on a submission gets it again only if no other is alive, and nobody gets its own node's.
 
         Args:
             waiting: submissions without a verdict, oldest first.
@@ -53,6 +53,7 @@ class AssignmentBook:
             slot
             for slot in waiting
             if slot.slot not in self._by_slot
+            and slot.lease.node != validator
             and len(slot.failed_validators) < self._max_judgings
             and (validator not in slot.failed_validators or others_alive <= set(slot.failed_validators))
         ]
@@ -63,6 +64,13 @@ class AssignmentBook:
                 Assigned(slot=slot.slot, validator=validator, deadline_ms=now_ms + self._judge_ms),
             )
         return given
+
+    def may_judge(self, slot: Slot, validator: str) -> bool:
+        """Whether a verdict of this validator counts: it holds the assignment, or did and nobody does now."""
+        found = self._by_slot.get(slot.slot)
+        if slot.lease.node == validator:
+            return False
+        return validator in slot.failed_validators if found is None else found.validator == validator
 
     def release(self, slot: int) -> None:
         """Judged, or given up by the validator."""

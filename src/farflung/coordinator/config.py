@@ -131,9 +131,28 @@ class CoordinatorConfig(Config):
     )
     max_judgings: int = Field(3, ge=1, description="Failed attempts to judge one submission before it is set aside.")
     sweep_s: float = Field(0.5, gt=0, description="Seconds between looks at what time has ended.")
-    keep_files: bool = Field(True, description="Keep rollout files and evidence after they were trained on or refused.")
+    keep_versions: int | None = Field(
+        16,
+        ge=1,
+        description="Versions for which rollout files and evidence outlive their slots; none = keep all for ever.",
+    )
     snapshot_every_events: int = Field(
         20_000, ge=10, description="Log entries after which the log is replaced by a snapshot of the state."
+    )
+    max_leases_per_address: int = Field(
+        16, ge=1, description="Slots that one address may hold at once; this machine's own are not limited."
+    )
+    max_requests_per_s: float = Field(
+        200.0, gt=0, le=1e6, description="Calls per second from one address, ten times as many at once."
+    )
+    max_connections: int = Field(4096, ge=16, le=65_536, description="Open connections; the longest idle make room.")
+    max_connections_per_address: int = Field(
+        256, ge=4, le=65_536, description="Of these from one address that is not this machine."
+    )
+    max_bytes_in_flight: int = Field(
+        256 << 20,
+        ge=1 << 20,
+        description="Bytes of uploads in memory at once, and of chunks on their way; a quarter for one address.",
     )
 
     @model_validator(mode="after")

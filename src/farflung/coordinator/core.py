@@ -8,13 +8,14 @@ routes, or what the records are for.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from farflung.api.routes import evidence_key
+from farflung.api.routes import MAX_CHUNK_BYTES, evidence_key
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.files import Files
 from farflung.coordinator.journal import JournalRecord, encode
+from farflung.coordinator.limits import SHARE, ByteBudget
 from farflung.coordinator.nodes import NodeBook
 from farflung.coordinator.pool_state import PoolState
 from farflung.coordinator.signals import Switchboard, Topic
@@ -26,6 +27,7 @@ from farflung.slots.table import SlotTable
 from farflung.state.group_commit import GroupCommit
 from farflung.wire.lease import Lease
 from farflung.wire.submission import UploadTicket
+from farflung.wire.verdict import SlotState
 
 Answer = TypeVar("Answer")
 
@@ -41,7 +43,7 @@ class Core:
     Args:
         state: as the journal left it.
         num_since_snapshot: entries of the journal since its last snapshot.
-        now_ms: wall clock, milliseconds.
+        now_ms: the pool's time (`coordinator.clock`).
     """
 
     def __init__(
@@ -70,6 +72,15 @@ class Core:
         """Keys of objects that nobody needs once what is stepped is committed."""
         self.has_unused_chunks = True
         """Whether it is worth looking for chunks that no fetchable version has."""
+        self.has_old_files = True
+        """Whether it is worth looking for files and evidence that are old enough to go."""
+        self.num_files_removed = 0
+        """Of those."""
+        most_bytes = max(config.max_bytes_in_flight, SHARE * max(state.rules.max_file_bytes, MAX_CHUNK_BYTES))
+        self.incoming = ByteBudget(most_bytes)
+        """Uploads under way."""
+        self.outgoing = ByteBudget(most_bytes)
+        """Chunks under way."""
         self._commits = commits
         self._num_since_snapshot = num_since_snapshot
 
@@ -123,6 +134,18 @@ class Core:
     def ticket(self, lease: Lease) -> UploadTicket:
         return write_ticket(self.state.rules, self.state.secret, lease)
 
+    def files_in_use(self) -> set[str]:
+        """Keys of rollout files and evidence of slots that are not forgotten."""
+        return {key for slot in self.table.slots() for key in self._files_of(slot)}
+
+    def _files_of(self, slot: Slot) -> Iterator[str]:
+        if slot.state is SlotState.LEASED:
+            yield self.ticket(slot.lease).key
+        if slot.submission is not None:
+            yield slot.submission.file_key
+        if slot.verdict is not None:
+            yield evidence_key(slot.verdict.evidence_digest)
+
     def _journal(self, record: JournalRecord) -> None:
         kind, body = encode(record)
         self._commits.enqueue(kind, body, self.now_ms())
@@ -130,16 +153,8 @@ class Core:
     def _execute(self, instruction: ledger.Instruction) -> None:
         match instruction:
             case ledger.VersionRetired():
-                self.has_unused_chunks = True
+                self.has_unused_chunks = self.has_old_files = True
             case ledger.SlotForgotten():
-                self._discard_files(instruction.slot)
+                self.has_old_files = True
             case _:
                 self.switchboard.ring(_TOPICS[type(instruction)])
-
-    def _discard_files(self, slot: Slot) -> None:
-        if self.config.keep_files:
-            return
-        if slot.submission is not None:
-            self.garbage.append(slot.submission.file_key)
-        if slot.verdict is not None:
-            self.garbage.append(evidence_key(slot.verdict.evidence_digest))

@@ -7,6 +7,7 @@ else is ours (5xx, no details; they are in the log). This module does not know t
 import asyncio
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypeVar
@@ -18,6 +19,8 @@ from farflung.api import routes
 from farflung.api.errors import RefusalReason, Refused
 from farflung.api.records import Refusal
 from farflung.api.routes import Route
+from farflung.api.tokens import TOKEN_ROLES, VARIABLE, is_token_of
+from farflung.coordinator import limits
 from farflung.errors import OurFault, PeerFault, Transient
 from farflung.wire.canonical import Record
 from farflung.wire.node import Role
@@ -28,9 +31,14 @@ Expected = TypeVar("Expected", bound=Record)
 
 BODY_SILENCE_S = 30.0
 """Longest pause in a body before the caller is given up."""
+LEAST_BYTES_PER_S = 16 << 10
+"""A body that comes more slowly, after as long as a pause may be, is given up too."""
+PIECE_BYTES = 1 << 20
+"""Of an answer, written before the caller must have taken most of the one before."""
 MAX_MESSAGE_CHARS = 500
 """Of a refusal's sentence; it may quote the caller's own input."""
 UNAVAILABLE = "unavailable"
+TOO_MANY_REQUESTS = "too_many_requests"
 
 _STATUS = {
     RefusalReason.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -38,7 +46,9 @@ _STATUS = {
     RefusalReason.NOT_FOUND: HTTPStatus.NOT_FOUND,
     RefusalReason.UNKNOWN_LEASE: HTTPStatus.NOT_FOUND,
     RefusalReason.UNKNOWN_SUBMISSION: HTTPStatus.NOT_FOUND,
+    RefusalReason.BAD_TOKEN: HTTPStatus.UNAUTHORIZED,
     RefusalReason.WRONG_ROLE: HTTPStatus.FORBIDDEN,
+    RefusalReason.NOT_ASSIGNED: HTTPStatus.CONFLICT,
     RefusalReason.WRONG_NODE: HTTPStatus.FORBIDDEN,
     RefusalReason.UNKNOWN_UPLOAD: HTTPStatus.FORBIDDEN,
     RefusalReason.WRONG_POLICY: HTTPStatus.CONFLICT,
@@ -51,7 +61,7 @@ _STATUS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """Who says that he calls. Open pools believe it."""
+    """Who says that he calls. A trainer or validator has shown a token; of workers an open pool believes it."""
 
     node: str
     role: Role
@@ -67,6 +77,21 @@ def caller_of(request: web.Request) -> Caller | None:
     if role not in set(Role):
         raise Refused(RefusalReason.BAD_REQUEST, f"role {role!r} must be one of {', '.join(Role)}")
     return Caller(node=node, role=Role(role))
+
+
+def check_token(request: web.Request, caller: Caller, tokens: Mapping[Role, str]) -> None:
+    """Refuse a trainer or validator that does not show the token of the role."""
+    scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
+    if caller.role not in TOKEN_ROLES or (
+        scheme == routes.TOKEN_SCHEME and is_token_of(caller.role, tokens, shown.strip())
+    ):
+        return
+    raise Refused(
+        RefusalReason.BAD_TOKEN,
+        f"a {caller.role} has to show this pool's {caller.role} token, and {'another' if shown else 'none'} came: "
+        f"start it with --token-file FILE or {VARIABLE}; the file is tokens/{caller.role} in the coordinator's run "
+        "folder",
+    )
 
 
 def required_caller(request: web.Request, route: Route) -> Caller:
@@ -94,12 +119,15 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
         raise Refused(RefusalReason.TOO_LARGE, f"{request.content_length} bytes announced, at most {max_bytes} allowed")
     body = bytearray()
     pieces = request.content.iter_any()
+    now_s = asyncio.get_running_loop().time
+    started_s = now_s()
     while True:
+        slowest_s = started_s + BODY_SILENCE_S + len(body) / LEAST_BYTES_PER_S
         try:
-            async with asyncio.timeout(BODY_SILENCE_S):
+            async with asyncio.timeout(min(BODY_SILENCE_S, slowest_s - now_s())):
                 piece = await anext(pieces, None)
         except TimeoutError:
-            raise Refused(RefusalReason.BAD_REQUEST, f"body stopped after {len(body)} bytes") from None
+            raise Refused(RefusalReason.BAD_REQUEST, f"body stopped or was too slow after {len(body)} bytes") from None
         if piece is None:
             return bytes(body)
         body += piece
@@ -143,8 +171,29 @@ def record_answer(record: Record | None) -> web.Response:
     return web.Response(body=record.to_bytes(), content_type=routes.RECORD_TYPE)
 
 
-def bytes_answer(data: bytes) -> web.Response:
-    return web.Response(body=data, content_type=routes.BYTES_TYPE)
+def too_many_requests(per_s: float) -> web.Response:
+    """For an address that has used up its share; the same call may succeed in a moment."""
+    message = f"more than {per_s:g} calls per second from one address"
+    answer = _refusal(HTTPStatus.TOO_MANY_REQUESTS, TOO_MANY_REQUESTS, message)
+    answer.headers["Retry-After"] = "1"
+    return answer
+
+
+async def send_bytes(request: web.Request, data: bytes) -> web.StreamResponse:
+    """Answer with raw bytes, in pieces, and return once they are taken."""
+    answer = web.StreamResponse()
+    answer.content_type = routes.BYTES_TYPE
+    answer.content_length = len(data)
+    await answer.prepare(request)
+    for start in range(0, len(data), PIECE_BYTES):
+        await answer.write(data[start : start + PIECE_BYTES])
+    await answer.write_eof()
+    return answer
+
+
+def provider_of(request: web.Request) -> str | None:
+    """Whom limits count the caller's address to; None = this machine."""
+    return limits.provider_of(request.remote)
 
 
 @web.middleware

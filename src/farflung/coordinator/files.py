@@ -13,7 +13,7 @@ from farflung.wire.canonical import sha256_hex
 from farflung.wire.manifest import Manifest
 from farflung.wire.verdict import EvidenceBundle
 
-CHUNKS = "chunks"
+CHUNKS, ROLLOUTS, EVIDENCE = "chunks", "rollouts", "evidence"
 UNUSED_VERSIONS = 2
 """Publications that a chunk outlives without belonging to a fetchable version: it may be for the next one."""
 
@@ -26,6 +26,7 @@ class Files:
         self._digests: dict[str, str] = {}  # key -> sha256 of uploads that no submission names yet
         self._busy: set[str] = set()
         self._unused_since: dict[str, int] = {}  # sha256 of chunks outside fetchable versions -> newest version then
+        self._old_since: dict[str, int] = {}  # keys that no slot needs -> newest version when that was seen first
         self.versions = asyncio.Lock()
         """Held while a version is made fetchable, so that no chunk of it is collected meanwhile."""
 
@@ -80,6 +81,10 @@ class Files:
             self._unused_since[sha256] = newest
             await asyncio.to_thread(self._store.put, f"{CHUNKS}/{sha256}", data)
 
+    async def chunk_size(self, sha256: str) -> int | None:
+        """Bytes of a chunk; None when it is absent."""
+        return await asyncio.to_thread(self._store.size, f"{CHUNKS}/{sha256}")
+
     async def get_chunk(self, sha256: str) -> bytes:
         """Raises `KeyError` when absent."""
         return await self.get(f"{CHUNKS}/{sha256}", MAX_CHUNK_BYTES)
@@ -93,10 +98,27 @@ class Files:
         """Delete chunks that have belonged to no fetchable version for a while. To be called under `versions`."""
         await asyncio.to_thread(self._collect, in_use, newest)
 
+    async def collect_old(self, in_use: set[str], newest: int, keep_versions: int) -> int:
+        """Delete rollout files and evidence that nothing has needed for `keep_versions` versions; how many.
+
+        Also what no slot knows: uploads of leases that a crash has forgotten.
+        """
+        return await asyncio.to_thread(self._collect_old, in_use, newest, keep_versions)
+
     async def delete(self, key: str) -> None:
         """An absent one is no error."""
         self._digests.pop(key, None)
         await asyncio.to_thread(self._store.delete, key)
+
+    def _collect_old(self, in_use: set[str], newest: int, keep_versions: int) -> int:
+        found = {key for folder in (ROLLOUTS, EVIDENCE) for key in self._store.keys(folder)}
+        unused = {key: self._old_since.get(key, newest) for key in found - in_use}
+        old = [key for key, since in unused.items() if newest - since >= keep_versions]
+        for key in old:
+            self._store.delete(key)
+            del unused[key]
+        self._old_since = unused
+        return len(old)
 
     def _replace(self, key: str, data: bytes) -> None:
         if self._store.size(key) is not None:

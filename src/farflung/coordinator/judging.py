@@ -44,12 +44,13 @@ class JudgingDesk:
         )
 
     async def judge(self, judgement: Judgement) -> None:
-        """The first verdict counts; one on a slot that ended meanwhile changes nothing."""
+        """From whoever holds the assignment; a verdict on a slot that ended meanwhile changes nothing."""
         verdict = judgement.verdict
         if verdict.pool_digest != self._core.state.pool_digest:
             raise Refused(RefusalReason.WRONG_POOL, f"the verdict is for pool {verdict.pool_digest}")
         slot = self._slot(verdict.submission_digest)
         if slot.state is SlotState.SUBMITTED:
+            self._check_holds(slot, verdict.validator)
             if verdict.outcome is Outcome.ACCEPTED:
                 self._check_rewards(judgement.evidence)
             if verdict.outcome is not Outcome.UNJUDGED:
@@ -76,6 +77,14 @@ class JudgingDesk:
                 RefusalReason.UNKNOWN_SUBMISSION, f"submission {submission_digest} is unknown, or was forgotten"
             )
         return slot
+
+    def _check_holds(self, slot: Slot, validator: str) -> None:
+        if not self._book.may_judge(slot, validator):
+            raise Refused(
+                RefusalReason.NOT_ASSIGNED,
+                f"slot {slot.slot} is not {validator}'s to judge: it is its own node's work, or was never given to it, "
+                "or to another since",
+            )
 
     def _check_rewards(self, evidence: EvidenceBundle) -> None:
         """An accepted submission has one reward for each rollout of the slot, graded or not."""

@@ -1,5 +1,6 @@
 """The workers' desk: leases, tickets, uploads, submissions."""
 
+import logging
 from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
@@ -15,6 +16,8 @@ from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.submission import Receipt, Submission, UploadTicket
 from farflung.wire.verdict import SlotState
 
+logger = logging.getLogger(__name__)
+
 EPOCH = 0
 """One epoch for the whole run, until epochs are settled."""
 SUPERSEDED = "superseded"
@@ -26,10 +29,16 @@ ReadBody = Callable[[int], Awaitable[bytes]]
 class LeasingDesk:
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._providers: dict[str, str] = {}  # lease id -> whom it counts to; soft: a restart forgets
+        self._limited: set[str] = set()  # who has had as many as one may
 
-    async def lease(self, request: LeaseRequest, wait_s: float) -> Lease | None:
-        """A lease for the loaded version; None when there is nothing in time, or nothing more for this version."""
-        found = await self._core.poll(Topic.CAPACITY, lambda: self._find_lease(request), wait_s)
+    async def lease(self, request: LeaseRequest, wait_s: float, provider: str | None = None) -> Lease | None:
+        """A lease for the loaded version; None when there is nothing in time, or nothing more for this version.
+
+        Args:
+            provider: whom the lease counts to (`coordinator.limits`); with as many as it may have it waits.
+        """
+        found = await self._core.poll(Topic.CAPACITY, lambda: self._find_lease(request, provider), wait_s)
         return found[0] if found else None
 
     async def forfeit(self, forfeit: Forfeit) -> None:
@@ -45,12 +54,18 @@ class LeasingDesk:
         await self._core.committed()
         return self._core.ticket(lease)
 
-    async def upload(self, node: str, key: str, read_body: ReadBody) -> None:
+    async def upload(
+        self, node: str, key: str, announced_bytes: int | None, provider: str | None, read_body: ReadBody
+    ) -> None:
         """Only the holder of an open lease may write, only under its ticket's key, and only until it is submitted."""
         ticket = self._ticket_for_upload(node, key)
-        data = await read_body(ticket.max_bytes)
-        self._ticket_for_upload(node, key)
-        await self._core.files.put_upload(key, data)
+        num_bytes = ticket.max_bytes if announced_bytes is None else min(announced_bytes, ticket.max_bytes)
+        async with self._core.incoming.hold(num_bytes, provider):
+            data = await read_body(ticket.max_bytes)
+            self._ticket_for_upload(node, key)
+            await self._core.files.put_upload(key, data)
+        if not self._is_needed(ticket.lease_id):
+            self._core.garbage.append(key)
 
     async def submit(self, submission: Submission) -> Receipt:
         digest = submission.digest()
@@ -67,7 +82,7 @@ class LeasingDesk:
         await self._core.committed()
         return receipt
 
-    def _find_lease(self, request: LeaseRequest) -> list[Lease] | None:
+    def _find_lease(self, request: LeaseRequest, provider: str | None) -> list[Lease] | None:
         """One lease; an empty list when waiting is useless; None when it is not."""
         core, table, now_ms = self._core, self._core.table, self._core.now_ms()
         version = request.policy_version
@@ -77,6 +92,10 @@ class LeasingDesk:
             )
         if core.is_finished:
             return []
+        if request.node in core.nodes.alive_validators(now_ms):
+            raise Refused(
+                RefusalReason.WRONG_NODE, f"{request.node} is a validator's name: call the worker something else"
+            )
         core.nodes.loaded(request.node, version, now_ms)
         held = table.leased_to(request.node)
         if held is not None and held.lease.expires_at_ms <= now_ms:
@@ -87,6 +106,8 @@ class LeasingDesk:
             return [held.lease] if held.policy_version == version else []
         elif held is not None:
             core.step(Forfeited(slot=held.slot, at_ms=now_ms, reason=SUPERSEDED))
+        if not self._may_hold_another(provider):
+            return None
         grant = choose_grant(
             table,
             node=request.node,
@@ -100,7 +121,23 @@ class LeasingDesk:
             request = self._of_version(request, table.version_of(grant.slot))
         lease = write_lease(core.state.rules, core.state.pool_digest, core.state.secret, request, grant, now_ms=now_ms)
         core.step(LeaseGranted(lease=lease))
+        if provider is not None:
+            self._providers[lease.lease_id] = provider
         return [lease]
+
+    def _may_hold_another(self, provider: str | None) -> bool:
+        """Whether the address, if it is limited, holds fewer leases than one may."""
+        if provider is None:
+            return True
+        open_leases = {slot.lease.lease_id for slot in self._core.table.leased()}
+        self._providers = {lease_id: of for lease_id, of in self._providers.items() if lease_id in open_leases}
+        num_held = sum(of == provider for of in self._providers.values())
+        if num_held >= self._core.config.max_leases_per_address:
+            if provider not in self._limited:
+                logger.warning("%s holds %d leases, the next ones are for others", provider, num_held)
+            self._limited.add(provider)
+            return False
+        return True
 
     def _of_version(self, request: LeaseRequest, version: int) -> LeaseRequest:
         """The same wish for another version, which the node will have to load."""
@@ -130,6 +167,14 @@ class LeasingDesk:
         if slot is None or not self._is_open(slot, slot.lease.lease_id) or self._core.ticket(slot.lease).key != key:
             raise Refused(RefusalReason.UNKNOWN_UPLOAD, f"{node} has no open ticket for {key}")
         return self._core.ticket(slot.lease)
+
+    def _is_needed(self, lease_id: str) -> bool:
+        """Whether an upload for this lease may still be, or is, part of a submission."""
+        number = slot_of(lease_id)
+        slot = None if number is None else self._core.table.slot(number)
+        if slot is None or slot.lease.lease_id != lease_id:
+            return False
+        return slot.state is SlotState.LEASED or slot.submission is not None
 
     def _receipt(self, digest: str) -> Receipt | None:
         slot = self._core.table.submission(digest)

@@ -6,7 +6,7 @@ This module does not know leases or HTTP.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from farflung.wire.node import Heartbeat, NodeStatus, Role
+from farflung.wire.node import MAX_LISTED, Heartbeat, NodeStatus, Role
 
 MAX_NODES = 4096
 """Nodes that are remembered; the longest silent make room."""
@@ -57,17 +57,23 @@ class NodeBook:
         """Those of `nodes` that were not heard of for too long."""
         return {node for node in nodes if now_ms - self._last_seen_ms(role, node) > self._silent_after_ms}
 
-    def statuses(self, now_ms: int) -> tuple[NodeStatus, ...]:
-        """Nodes that told their state, by role and name."""
-        return tuple(
+    def statuses(self, now_ms: int) -> tuple[tuple[NodeStatus, ...], int]:
+        """Nodes that told their state, by role and name, and how many more there are than a status may list.
+
+        Trainers and validators, who have shown who they are, come before workers, and the living before the dead.
+        """
+        told = [(key, sighting, sighting.heartbeat) for key, sighting in self._seen.items() if sighting.heartbeat]
+        told.sort(key=lambda item: (item[0][0] is Role.WORKER, not self._is_alive(item[1], now_ms)))
+        listed = sorted(told[:MAX_LISTED], key=lambda item: item[0])
+        statuses = tuple(
             NodeStatus(
-                heartbeat=sighting.heartbeat,
+                heartbeat=heartbeat,
                 last_seen_ms=sighting.last_seen_ms,
                 is_alive=self._is_alive(sighting, now_ms),
             )
-            for _, sighting in sorted(self._seen.items())
-            if sighting.heartbeat is not None
+            for _, sighting, heartbeat in listed
         )
+        return statuses, len(told) - len(listed)
 
     def excuse(self, pause_ms: int) -> None:
         """Nobody could be heard for so long, because this process stood still: it counts against no node."""

@@ -42,6 +42,12 @@ class PublishingDesk:
             raise Refused(RefusalReason.DIGEST_MISMATCH, f"chunk {sha256} has sha256 {found}")
         await self._core.files.put_chunk(sha256, data, self._core.table.newest)
 
+    async def chunk_size(self, sha256: str) -> int:
+        num_bytes = await self._core.files.chunk_size(sha256)
+        if num_bytes is None:
+            raise Refused(RefusalReason.NOT_FOUND, f"chunk {sha256} is not there, or not any more")
+        return num_bytes
+
     async def get_chunk(self, sha256: str) -> bytes:
         try:
             return await self._core.files.get_chunk(sha256)

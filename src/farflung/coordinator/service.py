@@ -9,14 +9,17 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from aiohttp import web
 
 from farflung.coordinator.app import build_app
+from farflung.coordinator.clock import PoolClock, wall_clock_ms
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.core import Core
 from farflung.coordinator.files import Files
+from farflung.coordinator.gate import Gate, GuardedSite, room_for_connections
 from farflung.coordinator.journal import JournalRecord, PoolOpened, decode, encode
 from farflung.coordinator.judging import JudgingDesk
 from farflung.coordinator.pool_state import PoolState, check_same_pool, restore
@@ -28,6 +31,7 @@ from farflung.state.event_log import EventLog, SqlEventLog
 from farflung.state.group_commit import GroupCommit
 from farflung.store.base import Store
 from farflung.store.object_store import ObjectStore
+from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
 
 logger = logging.getLogger(__name__)
@@ -38,21 +42,22 @@ LONG_PAUSE_S = 2.0
 """Lateness of a sweep that counts as a pause of this process."""
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 async def run(
     config: CoordinatorConfig,
     pool_spec: PoolSpec,
     *,
+    tokens: Mapping[Role, str] | None,
     stop: asyncio.Event,
     on_listening: Callable[[str], None] = lambda _url: None,
-    now_ms: Callable[[], int] = wall_clock_ms,
+    wall_ms: Callable[[], int] = wall_clock_ms,
+    monotonic_s: Callable[[], float] = time.monotonic,
 ) -> None:
     """Serve until `stop` is set.
 
     Args:
+        tokens: what trainer and validators have to show (`api.tokens`). None = their word is enough, which is for
+            programs that are the only ones to reach the port.
+        wall_ms: looked at once, for the time at the start (`coordinator.clock`).
         on_listening: told the URL once calls are taken.
 
     Raises:
@@ -65,7 +70,10 @@ async def run(
     store = ObjectStore(config.store_url)
     with _bound_socket(config.host, config.port) as listener:
         log = SqlEventLog(config.database_url)
-        await serve(config, pool_spec, store, log, listener, stop=stop, on_listening=on_listening, now_ms=now_ms)
+        clock = partial(PoolClock, wall_ms=wall_ms, monotonic_s=monotonic_s)
+        await serve(
+            config, pool_spec, store, log, listener, tokens=tokens, stop=stop, on_listening=on_listening, clock=clock
+        )
 
 
 async def serve(
@@ -75,16 +83,22 @@ async def serve(
     log: EventLog,
     listener: socket.socket,
     *,
+    tokens: Mapping[Role, str] | None,
     stop: asyncio.Event,
     on_listening: Callable[[str], None],
-    now_ms: Callable[[], int],
+    clock: Callable[[int], Callable[[], int]],
 ) -> None:
-    """`run` on resources that are open already; closes the log."""
+    """`run` on resources that are open already; closes the log.
+
+    Args:
+        clock: last time in the journal -> the pool's time from now on.
+    """
     try:
-        state, num_entries, next_sequence = _replayed(log, pool_spec)
+        state, num_entries, next_sequence, last_ms = _replayed(log, pool_spec)
     except FarflungError:
         log.close()
         raise
+    now_ms = clock(last_ms)
     commits = GroupCommit(log, next_sequence)
     try:
         if state is None:
@@ -93,11 +107,12 @@ async def serve(
             state = PoolState(opened)
         core = Core(config, state, commits, Files(store), num_since_snapshot=num_entries, now_ms=now_ms)
         judging = JudgingDesk(core)
+        gate = Gate(room_for_connections(config.max_connections), config.max_connections_per_address)
         runner = web.AppRunner(
-            build_app(core, judging), access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_S
+            build_app(core, judging, gate, tokens), access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_S
         )
         await runner.setup()
-        await web.SockSite(runner, listener).start()
+        await GuardedSite(runner, listener, gate).start()
         url = f"http://{_shown(config.host)}:{listener.getsockname()[1]}"
         logger.info("pool %s: version %d, listening on %s", pool_spec.name, core.table.newest, url)
         on_listening(url)
@@ -146,22 +161,23 @@ def _excuse_pause(core: Core, slept_s: float) -> None:
         core.nodes.excuse(round(slept_s * 1000))
 
 
-def _replayed(log: EventLog, pool_spec: PoolSpec) -> tuple[PoolState | None, int, int]:
-    """State, number of entries that it was made from, and sequence of the next entry."""
-    num_entries, next_sequence = 0, 0
+def _replayed(log: EventLog, pool_spec: PoolSpec) -> tuple[PoolState | None, int, int, int]:
+    """State, number of entries that it was made from, sequence of the next entry, and time of the last one."""
+    num_entries, next_sequence, last_ms = 0, 0, 0
 
     def records() -> Iterator[JournalRecord]:
-        nonlocal num_entries, next_sequence
+        nonlocal num_entries, next_sequence, last_ms
         for entry in log.replay():
             num_entries += 1
             next_sequence = entry.sequence + 1
+            last_ms = max(last_ms, entry.at_ms)
             yield decode(entry)
 
     state = restore(records())
     if state is not None:
         check_same_pool(state.rules, pool_spec)
         logger.info("journal replayed: %d entries, version %d", num_entries, state.ledger.table.newest)
-    return state, num_entries, next_sequence
+    return state, num_entries, next_sequence, last_ms
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:

@@ -6,15 +6,19 @@ from farflung.wire.node import PoolStatus
 
 def pool_status(core: Core) -> PoolStatus:
     """Counts since the run began, and who is there now."""
-    table, tally = core.table, core.state.ledger.tally
+    table, tally, now_ms = core.table, core.state.ledger.tally, core.now_ms()
+    nodes, num_unlisted = core.nodes.statuses(now_ms)
     return PoolStatus(
         pool=core.state.rules.name,
         policy_version=table.newest,
-        nodes=core.nodes.statuses(core.now_ms()),
+        nodes=nodes,
+        num_unlisted=num_unlisted,
         slots={**{state.value: count for state, count in table.open_counts().items()}, **tally.final},
         drops=tally.drops,
         tokens_generated=tally.tokens_submitted,
         tokens_accepted=tally.tokens_accepted,
         outstanding_groups=table.outstanding_groups,
         is_finished=core.is_finished,
+        at_ms=now_ms,
+        num_files_removed=core.num_files_removed,
     )

@@ -1,9 +1,13 @@
 """What time brings: leases that end, validators that fall silent, files that nobody needs."""
 
+import logging
+
 from farflung.coordinator.core import Core
 from farflung.coordinator.judging import JudgingDesk
 from farflung.slots.grants import due_events
 from farflung.wire.node import Role
+
+logger = logging.getLogger(__name__)
 
 
 def step_due(core: Core, judging: JudgingDesk) -> None:
@@ -36,3 +40,9 @@ async def collect_garbage(core: Core) -> None:
         core.has_unused_chunks = False
         async with core.files.versions:
             await core.files.collect_chunks(core.state.chunks_in_use(), core.table.newest)
+    if core.has_old_files and core.config.keep_versions is not None:
+        core.has_old_files = False
+        num_removed = await core.files.collect_old(core.files_in_use(), core.table.newest, core.config.keep_versions)
+        core.num_files_removed += num_removed
+        if num_removed:
+            logger.info("%d old rollout files and bundles of evidence removed", num_removed)

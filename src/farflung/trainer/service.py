@@ -47,7 +47,9 @@ MODEL_FOLDER = "model"
 CHECKPOINTS_FOLDER = "checkpoints"
 
 
-async def run(config: TrainerConfig, *, url: str, run_folder: Path, seed: int, stop: asyncio.Event) -> None:
+async def run(
+    config: TrainerConfig, *, url: str, run_folder: Path, seed: int, stop: asyncio.Event, token: str | None = None
+) -> None:
     """Train until `config.max_versions` or until `stop` is set; a later call goes on.
 
     Raises:
@@ -59,7 +61,7 @@ async def run(config: TrainerConfig, *, url: str, run_folder: Path, seed: int, s
     activity = ActivityClock(time.monotonic)
     vitals = Vitals(NODE, Role.TRAINER, activity)
     patience = Patience(stop, config.unreachable_s)
-    async with CoordinatorClient(url, node=NODE, role=Role.TRAINER) as client:
+    async with CoordinatorClient(url, node=NODE, role=Role.TRAINER, token=token) as client:
         with suppress(Stopped):
             pool = await patience(client.pool)
             async with heartbeats(client, vitals, config.heartbeat_s):

@@ -30,8 +30,11 @@ RETRY_S = 1.0
 """Until the next look, when a version is out of reach."""
 
 
-async def run(config: ValidatorConfig, *, url: str, stop: asyncio.Event) -> None:
+async def run(config: ValidatorConfig, *, url: str, stop: asyncio.Event, token: str | None = None) -> None:
     """Judge until the run is finished or `stop` is set.
+
+    Args:
+        token: the pool's secret for validators.
 
     Raises:
         Transient: the coordinator was away for longer than `config.unreachable_s`.
@@ -39,7 +42,7 @@ async def run(config: ValidatorConfig, *, url: str, stop: asyncio.Event) -> None
     node = config.node or f"{platform.node()}-{os.getpid()}"
     activity = ActivityClock(time.monotonic)
     vitals = Vitals(node, Role.VALIDATOR, activity)
-    async with CoordinatorClient(url, node=node, role=Role.VALIDATOR) as client:
+    async with CoordinatorClient(url, node=node, role=Role.VALIDATOR, token=token) as client:
         patience = Patience(stop, config.unreachable_s)
         with suppress(Stopped):
             pool = await patience(client.pool)

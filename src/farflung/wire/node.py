@@ -12,6 +12,9 @@ ACTIVITY = re.compile(r"[A-Za-z0-9 ,.'-]{0,80}")
 MAX_TIME_OR_RATE = 1e10
 """Seconds, or tokens per second: three centuries, or more than any machine. Keeps totals over many nodes finite."""
 
+MAX_LISTED = 256
+"""Nodes in one status: its size must not grow with the names that strangers make up."""
+
 
 class Role(StrEnum):
     COORDINATOR = "coordinator"
@@ -77,3 +80,11 @@ class PoolStatus(Record, frozen=True, kw_only=True):
     tokens_accepted: int
     outstanding_groups: int
     is_finished: bool
+    at_ms: int = 0
+    """The pool's time of this answer, which `last_seen_ms` is to be compared with."""
+    num_unlisted: int = 0
+    """Nodes that are there beside those in `nodes`, which are at most `MAX_LISTED`."""
+    grading_faults: dict[str, int] = {}
+    """What went wrong in grading, such as "sort-digits: timeout" -> completions that got no reward for it."""
+    num_files_removed: int = 0
+    """Rollout files and bundles of evidence that were old enough to go, since the coordinator started."""

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from farflung.model.layout import MAX_PADDED_PER_TOKEN, Bucket, SequenceLayout
+from farflung.model.cells import MAX_PADDED_PER_TOKEN, Bucket
+from farflung.model.layout import SequenceLayout
 
 _LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=30)
 

@@ -29,6 +29,7 @@ from farflung.model.config import Activation, ModelConfig
 from farflung.model.layout import SequenceLayout
 from farflung.model.norm import RMSNorm
 from farflung.model.rope import RopeTable, apply_rope_, inverse_frequencies
+from farflung.model.varlen import attend_packed
 
 _ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
@@ -111,6 +112,12 @@ class DecoderLayer(nn.Module):
 
         Right padding needs no mask: a real token never looks to its right.
         """
+        if layout.bounds_D1 is not None:
+            query, key, value = self.split_heads(layout.cells(heads_NHd), dim=1)
+            bounds_D1, longest = layout.bounds_D1, layout.max_length
+            return layout.unpad(
+                [attend_packed(query, key, value, bounds_D1, longest, window=self.window, scale=self._scale)]
+            )
         attended = []
         for bucket, cells in zip(layout.buckets, layout.pad(heads_NHd), strict=True):
             query, key, value = self.split_heads(cells.transpose(1, 2), dim=1)

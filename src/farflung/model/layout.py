@@ -2,7 +2,7 @@
 
 Documents lie one after another in a flat [N, ...] tensor, in the order given. Only attention needs them apart: it
 sees [documents, longest] cells, padded on the right, in buckets of similar length so that at most a fifth of the
-cells of a bucket are padding.
+cells of a bucket are padding. A layout that is packed has cells without padding instead, document after document.
 
 A document may begin with tokens that lie in another one (rollouts of one prompt): those are computed once for all of
 them, attention sees them in each, and what each learns about them adds up.
@@ -16,7 +16,6 @@ Letters: N flat tokens, D documents, P padded cells of all buckets together. Thi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -24,30 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-MAX_PADDED_PER_TOKEN = 1.25
-"""A bucket has at most this many cells per real token. Lower = less wasted attention, more kernel calls."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A block of `num_documents` x `length` cells."""
-
-    num_documents: int
-    length: int
-
-    @property
-    def num_cells(self) -> int:
-        return self.num_documents * self.length
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
-class Prefixes:
-    """Where documents begin that do not begin in their own tokens."""
-
-    starts_D: NDArray[np.int64]
-    """Flat index of the first token of each document's prefix."""
-    lengths_D: NDArray[np.int64]
-    """Tokens of it, own ones of one other document; 0 for a document that has all of its tokens."""
+from farflung.model.cells import Bucket, Prefixes, packed_cells, padded_cells, ranges
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -71,6 +47,8 @@ class SequenceLayout:
     """int64; the flat token behind each cell of a prefix. None: every document has all of its tokens."""
     prefix_cell_E: Tensor | None = None
     """int64; those cells."""
+    bounds_D1: Tensor | None = None
+    """int32 [D + 1]; packed: the cells of document i are bounds[i] to bounds[i + 1]. None: padded, in buckets."""
 
     @classmethod
     def from_lengths(
@@ -80,12 +58,14 @@ class SequenceLayout:
         *,
         length_multiple: int | None = None,
         prefixes: Prefixes | None = None,
+        is_packed: bool = False,
     ) -> Self:
         """Lay out documents of the given lengths (tokens).
 
         Args:
             lengths: of what lies in the flat tensor for each; with a prefix it may be 0.
             prefixes: where each document begins, if that is in another one.
+            is_packed: without padding, for attention that takes documents end to end; no buckets then.
             length_multiple: None: documents of similar length share a bucket, for speed. A number: a bucket holds the
                 documents that round up to one multiple of it and has that length, so that the attention of a document
                 does not depend, in its last bits, on the documents beside it.
@@ -102,43 +82,43 @@ class SequenceLayout:
         starts_D = ends_D - own_D
         num_tokens = int(ends_D[-1])
         positions_N = np.arange(num_tokens) - np.repeat(starts_D - prefix_D, own_D)
-        max_length = int(lengths_D.max())
-        prefix_flat_E = prefix_cell_E = None
-        if max_length * lengths_D.size == num_tokens and max_length % (length_multiple or 1) == 0:
-            buckets: tuple[Bucket, ...] = (Bucket(lengths_D.size, max_length),)
-            flat_of_cell_P = cell_of_flat_N = None
-        else:
-            buckets, flat_of_cell_P, base_D = _pad(lengths_D, starts_D, length_multiple, prefixes)
-            cell_of_flat_N = np.repeat(base_D, own_D) + positions_N
-            if prefixes is not None:
-                prefix_cell_E = _ranges(base_D, prefix_D)
-                prefix_flat_E = _ranges(prefixes.starts_D, prefix_D)
+        arranged = (
+            packed_cells(lengths_D, starts_D, prefixes)
+            if is_packed
+            else padded_cells(lengths_D, starts_D, length_multiple, prefixes)
+        )
+        is_moved = arranged.flat_of_cell_P is not None
 
-        def tensor(array: NDArray[np.int64] | None) -> Tensor | None:
+        def tensor(array: NDArray[np.integer] | None) -> Tensor | None:
             return None if array is None else torch.from_numpy(array).to(device)
 
         return cls(
             num_tokens=num_tokens,
-            max_length=max_length,
+            max_length=int(lengths_D.max()),
             positions_N=torch.from_numpy(positions_N).to(device),
             starts_D=torch.from_numpy(starts_D).to(device),
             lengths_D=torch.from_numpy(lengths_D).to(device),
-            buckets=buckets,
-            flat_of_cell_P=tensor(flat_of_cell_P),
-            cell_of_flat_N=tensor(cell_of_flat_N),
-            prefix_flat_E=tensor(prefix_flat_E),
-            prefix_cell_E=tensor(prefix_cell_E),
+            buckets=arranged.buckets,
+            flat_of_cell_P=tensor(arranged.flat_of_cell_P),
+            cell_of_flat_N=tensor(np.repeat(arranged.base_D, own_D) + positions_N) if is_moved else None,
+            prefix_flat_E=None if prefixes is None else tensor(ranges(prefixes.starts_D, prefix_D)),
+            prefix_cell_E=None if prefixes is None else tensor(ranges(arranged.base_D, prefix_D)),
+            bounds_D1=tensor(np.cumsum([0, *lengths_D], dtype=np.int32)) if is_packed else None,
         )
 
     def pad(self, flat_NHd: Tensor) -> list[Tensor]:
         """[N, heads, d] -> per bucket [documents, length, heads, d]; for causal attention only (see `_Pad`)."""
-        if self.flat_of_cell_P is not None:
-            flat_NHd = _Pad.apply(flat_NHd, self)  # type: ignore[no-untyped-call]
-        blocks = torch.split(flat_NHd, [bucket.num_cells for bucket in self.buckets])
+        blocks = torch.split(self.cells(flat_NHd), [bucket.num_cells for bucket in self.buckets])
         return [
             block.unflatten(0, (bucket.num_documents, bucket.length))
             for bucket, block in zip(self.buckets, blocks, strict=True)
         ]
+
+    def cells(self, flat_NHd: Tensor) -> Tensor:
+        """[N, heads, d] -> [P, heads, d], what attention sees."""
+        if self.flat_of_cell_P is not None:
+            flat_NHd = _Pad.apply(flat_NHd, self)  # type: ignore[no-untyped-call]
+        return flat_NHd
 
     def unpad(self, blocks: Sequence[Tensor]) -> Tensor:
         """Per bucket [documents * length, ...] -> [N, ...], without the padding."""
@@ -185,74 +165,3 @@ class _Unpad(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (cell_of_flat_N,) = ctx.saved_tensors
         return grads[0].new_zeros(ctx.cells_shape).index_copy_(0, cell_of_flat_N, grads[0]), None
-
-
-def _pad(
-    lengths_D: NDArray[np.int64],
-    starts_D: NDArray[np.int64],
-    length_multiple: int | None,
-    prefixes: Prefixes | None,
-) -> tuple[tuple[Bucket, ...], NDArray[np.int64], NDArray[np.int64]]:
-    """Buckets in order of length, the flat token of each cell, and each document's first cell."""
-    order_D = np.argsort(lengths_D, kind="stable")
-    base_D = np.empty_like(lengths_D)
-    buckets: list[Bucket] = []
-    cells: list[NDArray[np.int64]] = []
-    num_cells = 0
-    multiple = length_multiple or 1
-    padded_D = -(-lengths_D // multiple) * multiple
-    ascending = padded_D[order_D]
-    for first, last in _split(ascending) if length_multiple is None else _equal_ranges(ascending):
-        documents = order_D[first:last]
-        length = int(ascending[last - 1])
-        offsets = np.minimum(np.arange(length), lengths_D[documents, None] - 1)
-        cells.append(_flat_of(offsets, documents, starts_D, prefixes).ravel())
-        base_D[documents] = num_cells + length * np.arange(len(documents))
-        buckets.append(Bucket(len(documents), length))
-        num_cells += len(documents) * length
-    return tuple(buckets), np.concatenate(cells), base_D
-
-
-def _flat_of(
-    offsets: NDArray[np.int64],
-    documents: NDArray[np.int64],
-    starts_D: NDArray[np.int64],
-    prefixes: Prefixes | None,
-) -> NDArray[np.int64]:
-    """Flat indices [documents, length] of offsets into whole documents."""
-    if prefixes is None:
-        own: NDArray[np.int64] = starts_D[documents, None] + offsets
-        return own
-    length = prefixes.lengths_D[documents, None]
-    return np.where(
-        offsets < length, prefixes.starts_D[documents, None] + offsets, starts_D[documents, None] + offsets - length
-    )
-
-
-def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """start, start + 1, ... of each range, one range after another."""
-    first = np.cumsum(lengths) - lengths
-    ranges: NDArray[np.int64] = np.repeat(starts - first, lengths) + np.arange(lengths.sum())
-    return ranges
-
-
-def _equal_ranges(ascending: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Ranges of equal numbers."""
-    bounds = [0, *(np.flatnonzero(np.diff(ascending)) + 1).tolist(), len(ascending)]
-    return list(pairwise(bounds))
-
-
-def _split(ascending: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Ranges of the sorted lengths, each within `MAX_PADDED_PER_TOKEN`; cut where the fewest cells remain."""
-    pending = [(0, len(ascending))]
-    ranges: list[tuple[int, int]] = []
-    while pending:
-        first, last = pending.pop()
-        part = ascending[first:last]
-        if len(part) * part[-1] <= MAX_PADDED_PER_TOKEN * part.sum():
-            ranges.append((first, last))
-            continue
-        left = np.arange(1, len(part))
-        cut = first + 1 + int(np.argmin(left * part[:-1] + (len(part) - left) * part[-1]))
-        pending += [(cut, last), (first, cut)]
-    return ranges

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
+from farflung.model.cells import Prefixes
 from farflung.model.decoder import Decoder
 from farflung.model.head import token_logprobs
-from farflung.model.layout import Prefixes, SequenceLayout
+from farflung.model.layout import SequenceLayout
+from farflung.model.varlen import can_attend_packed
 from farflung.rl.batch import FlatBatch
 
 
@@ -18,10 +20,13 @@ def batch_logprobs(
     prefixes = None
     if any(batch.prefix_lengths):
         prefixes = Prefixes(starts_D=np.array(batch.prefix_starts), lengths_D=np.array(batch.prefix_lengths))
-    layout = SequenceLayout.from_lengths(batch.lengths, batch.tokens_N.device, prefixes=prefixes)
+    device, weights = batch.tokens_N.device, decoder.lm_head_weight
+    layout = SequenceLayout.from_lengths(
+        batch.lengths, device, prefixes=prefixes, is_packed=can_attend_packed(device, weights.dtype)
+    )
     return token_logprobs(
         decoder(batch.tokens_N, layout, batch.rows_M),
-        decoder.lm_head_weight,
+        weights,
         batch.targets_M,
         temperature=temperature,
         reserved_token_ids=reserved_token_ids,

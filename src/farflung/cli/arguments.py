@@ -83,6 +83,8 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
     _add_status(commands)
     _add_model(commands)
     _add_eval(commands)
+    _add_serve(commands)
+    _add_chat(commands)
     return parser
 
 
@@ -138,6 +140,21 @@ def _add_eval(commands: Commands) -> None:
     evaluate.add_argument("--seed", type=int, help="of tasks and draws (default 0)")
     evaluate.add_argument("--out", metavar="DIR", help="(default evals/<model>-<environment>-<digest>)")
     evaluate.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _add_serve(commands: Commands) -> None:
+    serve = _command(commands, "serve", "the OpenAI API over a model", help_texts.SERVE, help_texts.SERVE_EPILOG)
+    serve.add_argument("model", metavar="MODEL", help="folder of a model")
+
+
+def _add_chat(commands: Commands) -> None:
+    chat = _command(commands, "chat", "talk to a model", help_texts.CHAT, help_texts.CHAT_EPILOG)
+    chat.add_argument("model", metavar="MODEL", help="folder of a model")
+    chat.add_argument("--system", metavar="TEXT", help="system message")
+    chat.add_argument("--temperature", type=float, default=0.7, help="0 = greedy (default 0.7)")
+    chat.add_argument("--max-tokens", type=int, default=512, help="longest answer (default 512)")
+    chat.add_argument("--seed", type=int, help="the same seed and words give the same answers")
+    chat.add_argument("--thinking-budget", type=int, metavar="TOKENS", help="tell the model how long to think")
 
 
 def _integers(text: str) -> tuple[int, ...]:

@@ -140,3 +140,27 @@ examples:
   farflung eval runs/demo/model --env sort-digits
   farflung eval models/smollm2-135m-instruct --env reasoning-gym:chain_sum \\
       --env.max_terms 3 --samples 8 --max-tokens 128"""
+
+SERVE = """\
+Serve a model folder by the OpenAI HTTP API: /v1/chat/completions and
+/v1/completions, whole or streamed, with logprobs, stop strings, n and seeds:
+the same seed gives the same answer, whatever else is being served.
+`thinking_budget` in a request tells the model how many tokens to think for."""
+
+SERVE_EPILOG = """\
+examples:
+  farflung serve runs/demo/model
+  farflung serve models/smollm2-135m-instruct --serve.port 9000 --serve.threads 2
+
+settings, each as --serve.KEY VALUE:
+  host, port, max_concurrency, max_waiting, max_context_tokens,
+  default_max_tokens, max_body_bytes, max_choices, threads"""
+
+CHAT = """\
+Talk to a model. What it says is kept token by token as it was drawn; a whole
+conversation costs each token once."""
+
+CHAT_EPILOG = """\
+examples:
+  farflung chat models/smollm2-135m-instruct --seed 1
+  echo "What is the capital of France?" | farflung chat models/mine"""

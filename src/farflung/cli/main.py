@@ -37,6 +37,14 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.status import show_status
 
             return show_status(arguments.url)
+        case "serve":
+            from farflung.cli.serve import run_serve
+
+            return run_serve(arguments, settings)
+        case "chat":
+            from farflung.cli.chat import run_chat
+
+            return run_chat(arguments)
         case "eval":
             from farflung.cli.evaluate import run_eval
 

@@ -31,10 +31,10 @@ def run_role(arguments: Namespace, settings: list[str]) -> int:
     if arguments.leash_fd is not None:
         hold(arguments.leash_fd)
     service = SERVICES[role](config, _url(arguments, config), _token(arguments, config))
-    return asyncio.run(_until_stopped(service))
+    return asyncio.run(until_stopped(service))
 
 
-async def _until_stopped(service: Service) -> int:
+async def until_stopped(service: Service) -> int:
     """The first signal asks the service to stop, the second one interrupts it."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -114,12 +114,14 @@ def _tell_url(url: str) -> None:
 
 
 def _trainer(config: RunConfig, url: str, token: str | None) -> Service:
-    from farflung.trainer import service
+    from farflung.trainer import marks, service
 
     root = folder_of(config).root
     root.mkdir(parents=True, exist_ok=True)
+    fatal = os.environ.get(marks.VARIABLE)
+    told = marks.kill_at(fatal) if fatal else marks.pass_by
     return lambda stop: service.run(
-        config.trainer, url=url, token=token, run_folder=root, seed=config.run.seed, stop=stop
+        config.trainer, url=url, token=token, run_folder=root, seed=config.run.seed, stop=stop, marks=told
     )
 
 

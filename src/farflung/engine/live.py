@@ -87,11 +87,11 @@ class LiveBatch:
         self._decoder = decoder
         weights = decoder.embed_tokens
         self._device, self._vocab_size = weights.device, decoder.config.vocab_size
-        self._max_rows = max(max_rows, MIN_BATCH_ROWS)
-        self._limit, self.max_columns = max_rows, max_columns
+        num_rows = max(max_rows, MIN_BATCH_ROWS)
+        self.max_rows, self.max_columns = max_rows, max_columns
         self._cache = KVCache(
             decoder.config,
-            num_rows=self._max_rows,
+            num_rows=num_rows,
             max_columns=max_columns,
             dtype=weights.dtype,
             device=weights.device,
@@ -99,7 +99,7 @@ class LiveBatch:
         self._mask_V = vocabulary_mask(self._vocab_size, reserved_token_ids, self._device)
         self._waiting: deque[tuple[int, LiveRequest]] = deque()
         self._rows: list[_Row] = []
-        self._tokens = torch.zeros(self._max_rows, dtype=torch.int64, device=self._device)
+        self._tokens = torch.zeros(num_rows, dtype=torch.int64, device=self._device)
         self._next_handle = 0
 
     @property
@@ -166,7 +166,7 @@ class LiveBatch:
         """Prompts of waiting requests into free rows; the states that predict their first tokens."""
         joining: list[tuple[int, LiveRequest]] = []
         num_tokens = 0
-        while self._waiting and len(self._rows) + len(joining) < self._limit:
+        while self._waiting and len(self._rows) + len(joining) < self.max_rows:
             length = len(self._waiting[0][1].prompt_tokens)
             if joining and num_tokens + length > MAX_PREFILL_TOKENS:
                 break

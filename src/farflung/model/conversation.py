@@ -1,0 +1,55 @@
+"""A conversation as token ids that only grow: what a model drew is kept as drawn, never decoded and encoded again.
+
+    prompt ids | completion ids as drawn | ids of what the template puts after an answer and before the next | ...
+
+The template's text between turns is found by rendering the whole conversation and taking what follows the last answer.
+A template that rewrites earlier turns (dropping old thinking, say) cannot be continued so: the conversation is then
+forked, rendered afresh, and says so. Does not know models.
+"""
+
+from collections.abc import Sequence
+
+from farflung.model.tokenizer import ChatMessage, Tokenizer
+
+
+class Conversation:
+    """Messages and the ids that stand for them."""
+
+    def __init__(self, tokenizer: Tokenizer, messages: Sequence[ChatMessage]) -> None:
+        """Raises UserError: the template refuses the messages."""
+        self._tokenizer = tokenizer
+        self._messages = list(messages)
+        self._text = tokenizer.render(self._messages)
+        self.ids = tokenizer.encode(self._text)
+        """Up to where the next answer starts."""
+        self.num_forks = 0
+        """How often the template rewrote what had been said."""
+
+    def answer(self, ids: Sequence[int]) -> str:
+        """The model drew `ids`, with or without an end-of-turn id; returns its text."""
+        self.ids = [*self.ids, *ids]
+        spoken = self._tokenizer.decode(ids)
+        self._messages.append({"role": "assistant", "content": spoken})
+        self._text += self._tokenizer.decode(ids, skip_special=False)
+        return spoken
+
+    def say(self, messages: Sequence[ChatMessage]) -> None:
+        """What follows the answer: a user's next message, a tool's result.
+
+        Raises:
+            UserError: the template refuses the messages; nothing has changed then.
+        """
+        rendered = self._tokenizer.render([*self._messages, *messages])
+        between = _after(rendered, self._text)
+        if between is None:
+            self.num_forks += 1
+            self.ids = self._tokenizer.encode(rendered)
+        else:
+            self.ids = [*self.ids, *self._tokenizer.encode(between)]
+        self._messages += messages
+        self._text = rendered
+
+
+def _after(rendered: str, so_far: str) -> str | None:
+    """What the template adds after everything that was said; None where it does not begin with that."""
+    return rendered[len(so_far) :] if rendered.startswith(so_far) else None

@@ -1,0 +1,138 @@
+"""The served model: from a request's text or messages to engine requests."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from farflung.engine.live import LiveBatch, LiveRequest
+from farflung.errors import UserError
+from farflung.model.config import ModelConfig
+from farflung.model.decoder import Decoder
+from farflung.model.folder import load_folder
+from farflung.model.tokenizer import Tokenizer
+from farflung.model.vocabulary import end_of_sequence, never_drawn
+from farflung.model.weights import load_hf_state
+from farflung.serving.config import ServeConfig
+from farflung.serving.errors import invalid
+from farflung.serving.requests import ChatMessage
+
+BUDGET_SENTENCE = "Think for {tokens} tokens before giving a response."
+"""How `thinking_budget` is told to the model, in the system message (2505.07291, section 3.2)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class ServedModel:
+    name: str
+    config: ModelConfig
+    tokenizer: Tokenizer
+    eos_token_ids: frozenset[int]
+    max_context_tokens: int
+
+    def chat_ids(self, messages: list[ChatMessage], thinking_budget: int | None) -> list[int]:
+        """Ids of the rendered prompt. Raises `ApiError` when the template refuses the messages."""
+        plain = [
+            {"role": "system" if message.role == "developer" else message.role, "content": message.text}
+            for message in messages
+        ]
+        if thinking_budget is not None:
+            plain = with_budget(plain, thinking_budget)
+        try:
+            return self.tokenizer.encode_chat(plain)
+        except UserError as error:
+            raise invalid(str(error), "messages") from error
+
+    def text_ids(self, prompt: str | list[int]) -> list[int]:
+        """Ids of a plain prompt. Raises `ApiError` for ids out of range or text that cannot be spelled."""
+        if isinstance(prompt, list):
+            wrong = [token for token in prompt if not 0 <= token < self.config.vocab_size]
+            if wrong:
+                raise invalid(f"token id {wrong[0]} is outside the vocabulary of {self.config.vocab_size}", "prompt")
+            return prompt
+        try:
+            return self.tokenizer.encode(prompt)
+        except UserError as error:
+            raise invalid(str(error), "prompt") from error
+
+    def requests(
+        self,
+        prompt: list[int],
+        *,
+        choices: range,
+        max_tokens: int | None,
+        default_max_tokens: int,
+        temperature: float,
+        seed: int | None,
+        num_top: int,
+    ) -> list[LiveRequest]:
+        """One engine request per choice. Raises `ApiError` when prompt and completion do not fit."""
+        if not prompt:
+            raise invalid("the prompt is empty: it needs at least one token", "prompt")
+        room = self.max_context_tokens - len(prompt)
+        wanted = min(default_max_tokens, room) if max_tokens is None else max_tokens
+        if room < 1 or wanted > room:
+            raise invalid(
+                f"the prompt has {len(prompt)} tokens and {max(wanted, 1)} may follow: "
+                f"at most {self.max_context_tokens} are possible together",
+                "max_tokens" if room >= 1 else None,
+                "context_length_exceeded",
+            )
+        draw_seed = seed_bytes(seed)
+        return [
+            LiveRequest(
+                prompt_tokens=np.array(prompt, dtype=np.int32),
+                max_tokens=wanted,
+                temperature=temperature,
+                draw_seed=draw_seed,
+                choice=choice,
+                eos_token_ids=self.eos_token_ids,
+                num_top=num_top,
+            )
+            for choice in choices
+        ]
+
+
+def load_served(path: Path, config: ServeConfig) -> tuple[ServedModel, LiveBatch]:
+    """Read a model folder and make its engine.
+
+    Raises:
+        UserError: the folder is no model that can be served.
+    """
+    torch.set_num_threads(config.threads)
+    loaded = load_folder(path)
+    tokenizer = Tokenizer.from_files(loaded.tokenizer_files)
+    decoder = Decoder(loaded.config).requires_grad_(False)
+    load_hf_state(decoder, loaded.state)
+    max_context_tokens = min(config.max_context_tokens, loaded.config.max_position_embeddings)
+    batch = LiveBatch(
+        decoder,
+        max_rows=config.max_concurrency,
+        max_columns=max_context_tokens,
+        reserved_token_ids=never_drawn(tokenizer, loaded.config),
+    )
+    served = ServedModel(
+        name=path.resolve().name,
+        config=loaded.config,
+        tokenizer=tokenizer,
+        eos_token_ids=frozenset(end_of_sequence(tokenizer, loaded.config)),
+        max_context_tokens=max_context_tokens,
+    )
+    return served, batch
+
+
+def seed_bytes(seed: int | None) -> bytes:
+    """The draws' seed; without one, fresh randomness."""
+    if seed is None:
+        return secrets.token_bytes(32)
+    return hashlib.sha256(f"farflung/serve/1/{seed}".encode()).digest()
+
+
+def with_budget(messages: list[dict[str, str]], tokens: int) -> list[dict[str, str]]:
+    """The messages with the budget's sentence at the end of the system message, or as one."""
+    sentence = BUDGET_SENTENCE.format(tokens=tokens)
+    if messages and messages[0]["role"] == "system":
+        return [{"role": "system", "content": f"{messages[0]['content']} {sentence}"}, *messages[1:]]
+    return [{"role": "system", "content": sentence}, *messages]

@@ -155,9 +155,11 @@ class Clock:
     """Time that tests can let pass."""
 
     ahead_ms: int = 0
+    jump_ms: int = 0
+    """By which the wall clock alone is off."""
 
     def wall_ms(self) -> int:
-        return wall_clock_ms() + self.ahead_ms
+        return wall_clock_ms() + self.ahead_ms + self.jump_ms
 
     def monotonic_s(self) -> float:
         return time.monotonic() + self.ahead_ms / 1000

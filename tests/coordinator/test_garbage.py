@@ -5,6 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from farflung.coordinator.files import Files
 from farflung.store.object_store import ObjectStore
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Forfeit
@@ -98,6 +101,37 @@ async def test_uploads_of_lost_leases_are_deleted_and_others_are_kept(pool: Any)
     await (await pool.worker("w1")).forfeit(Forfeit(node="w1", lease_id=lost.lease_id))
     await eventually(lambda: key not in rollouts(pool.folder))
     assert rollouts(pool.folder) == {kept.file_key}
+
+
+async def test_an_upload_that_outlives_its_lease_leaves_nothing(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease ends after the body came and before the file is there."""
+    original = Files.put_upload
+
+    async def put_upload(self: Files, key: str, data: bytes) -> None:
+        await (await pool.worker("w1")).forfeit(Forfeit(node="w1", lease_id=lost.lease_id))
+        await settled()
+        await original(self, key, data)
+
+    lost = await pool.leased("w1")
+    monkeypatch.setattr(Files, "put_upload", put_upload)
+    await pool.uploaded(lost)
+    await eventually(lambda: not rollouts(pool.folder))
+
+
+async def test_what_a_crash_left_behind_goes_in_time(start: Any, tmp_path: Path) -> None:
+    """An upload whose lease nobody remembers, and a file that was being written."""
+    ObjectStore(str(tmp_path / "store")).put("rollouts/0/7-0-orphan.parquet", b"never submitted")
+    half = tmp_path / "store" / "rollouts" / "0" / "8-0-half.parquet#1"
+    half.write_bytes(b"half a fi")
+    async with start(keep_versions=1) as pool:
+        assert not half.exists()
+        await pool.publish()
+        for _ in range(40):
+            if not rollouts(pool.folder):
+                break
+            await pool.publish()
+            await settled()
+        assert rollouts(pool.folder) == set()
 
 
 async def test_settled_files_are_kept_by_default(pool: Any) -> None:

@@ -44,6 +44,7 @@ lease_s = 5.0
 [coordinator]
 port = 0
 silent_after_s = 5.0
+keep_versions = "none"
 judge_s = 5.0
 
 [trainer]

@@ -3,6 +3,7 @@
 Every call is safe to repeat (`api.retry.retrying`). The client does not retry, cache or know what the records mean.
 """
 
+import io
 import os
 from collections.abc import Collection
 from http import HTTPStatus
@@ -261,7 +262,7 @@ class CoordinatorClient:
                 route.method,
                 url,
                 params={**(query or {}), "wait_s": f"{wait_s:g}"} if wait_s else query,
-                data=body.to_bytes() if body is not None else raw,
+                data=body.to_bytes() if body is not None else None if raw is None else io.BytesIO(raw),
                 headers={"Content-Type": routes.RECORD_TYPE if raw is None else routes.BYTES_TYPE},
                 timeout=aiohttp.ClientTimeout(total=None, connect=self._timeout_s, sock_read=silence_s),
                 allow_redirects=False,

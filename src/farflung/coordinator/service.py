@@ -69,6 +69,7 @@ async def run(
             raise UserError(f"coordinator.{name} is empty: say where the coordinator keeps its files and its log")
     store = ObjectStore(config.store_url)
     with _bound_socket(config.host, config.port) as listener:
+        store.remove_unfinished()
         log = SqlEventLog(config.database_url)
         clock = partial(PoolClock, wall_ms=wall_ms, monotonic_s=monotonic_s)
         await serve(

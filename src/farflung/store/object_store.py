@@ -6,6 +6,7 @@ before `put` returns, so that what was acknowledged survives a power cut. This m
 """
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,8 @@ from farflung.wire.verdict import RejectReason
 Result = TypeVar("Result")
 
 CLOUD_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
+_STAGED = re.compile(r".+#\d+")
+"""A local file that is not linked into place yet; no key has a "#"."""
 _FULL_DISK_MARKS = ("os error 28)", "os error 122)")
 """ENOSPC and EDQUOT as the back end prints them; it passes on no number."""
 
@@ -95,6 +98,18 @@ class ObjectStore:
             self._call(lambda: obstore.delete(self._store, key))
         except FileNotFoundError:
             return
+
+    def remove_unfinished(self) -> int:
+        """Delete what a crash left of objects that were being written to a local folder; how many.
+
+        For the only writer, before it writes.
+        """
+        found = (
+            [] if self._folder is None else [path for path in self._folder.rglob("*#*") if _STAGED.fullmatch(path.name)]
+        )
+        for path in found:
+            path.unlink(missing_ok=True)
+        return len(found)
 
     def _check_same(self, key: str, data: bytes) -> None:
         try:

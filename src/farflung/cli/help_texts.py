@@ -150,7 +150,7 @@ the same seed gives the same answer, whatever else is being served.
 SERVE_EPILOG = """\
 examples:
   farflung serve runs/demo/model
-  farflung serve models/smollm2-135m-instruct --serve.port 9000 --serve.threads 2
+  farflung serve models/mine --serve.port 9000 --serve.threads 2
 
 settings, each as --serve.KEY VALUE:
   host, port, max_concurrency, max_waiting, max_context_tokens,

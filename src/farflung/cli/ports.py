@@ -2,6 +2,7 @@
 
 import errno
 import socket
+from urllib.parse import urlsplit
 
 from farflung.errors import UserError
 
@@ -32,6 +33,16 @@ def port_sentence(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EACCES:
         return f"port {port} of {host} is not allowed for this user: choose one above 1023 with --coordinator.port"
     return f"{host} is not an address that this machine can listen on ({error.strerror}): change --coordinator.host"
+
+
+def is_url(text: str) -> bool:
+    """Whether it names a host to connect to over HTTP."""
+    try:
+        parts = urlsplit(text)
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:  # a port that is no number, or beyond 65535
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and has_port and not parts.username
 
 
 def coordinator_url(host: str, port: int) -> str:

@@ -62,7 +62,7 @@ def _url(arguments: Namespace, config: RunConfig) -> str:
     """Where the coordinator is: as told, else as the configuration says."""
     if getattr(arguments, "coordinator", None):
         url: str = arguments.coordinator
-        if not url.startswith(("http://", "https://")):
+        if not ports.is_url(url):
             raise UserError(f"--coordinator is {url!r}: it must be a URL such as http://10.0.0.7:7400")
         return url
     if arguments.command == "coordinator":

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from farflung.api.client import CoordinatorClient
+from farflung.cli import ports
 from farflung.cli.view import words
 from farflung.errors import UserError
 from farflung.wire.node import NodeStatus, PoolStatus, Role
@@ -17,10 +18,10 @@ from farflung.wire.node import NodeStatus, PoolStatus, Role
 
 def show_status(url: str) -> int:
     """Print it. Raises `Transient` when nobody answers."""
-    if not url.startswith(("http://", "https://")):
+    if not ports.is_url(url):
         raise UserError(f"{url!r} is not the address of a coordinator: it must look like http://10.0.0.7:7400")
     status = asyncio.run(_ask(url))
-    Console(file=sys.stdout).print(render_status(status, int(time.time() * 1000)))
+    Console(file=sys.stdout).print(render_status(status, status.at_ms or int(time.time() * 1000)))
     return 0
 
 
@@ -45,8 +46,10 @@ def render_status(status: PoolStatus, now_ms: int) -> RenderableType:
         Text(f" tokens: {tokens}; tasks under way: {status.outstanding_groups}"),
         Text(f" slots: {_counts(status.slots)}"),
         Text(f" dropped: {_counts(status.drops)}"),
+        *([Text(f" not graded: {_counts(status.grading_faults)}", style="yellow")] if status.grading_faults else []),
         Text(),
         nodes if status.nodes else Text(" no process has been heard of"),
+        *([Text(f" and {status.num_unlisted} more")] if status.num_unlisted else []),
     )
 
 

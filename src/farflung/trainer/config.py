@@ -8,16 +8,18 @@ from pydantic import Field, model_validator
 from farflung.config.base import Config
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+MAX_FRESH_WEIGHTS = 2_000_000_000
+"""Of a model that is made here; with gradients and moments it takes sixteen bytes a weight."""
 
 
 class ModelSourceConfig(Config):
     """Where the first policy comes from."""
 
     path: str = Field("tiny", description='A Hugging Face folder, or "tiny" for a small character model made here.')
-    hidden_size: int = Field(64, ge=8, description="tiny: width.")
-    num_layers: int = Field(2, ge=1, description="tiny: decoder layers.")
-    num_heads: int = Field(4, ge=1, description="tiny: attention heads.")
-    intermediate_size: int = Field(192, ge=8, description="tiny: width of the gated MLP.")
+    hidden_size: int = Field(64, ge=8, le=65_536, description="tiny: width.")
+    num_layers: int = Field(2, ge=1, le=1024, description="tiny: decoder layers.")
+    num_heads: int = Field(4, ge=1, le=1024, description="tiny: attention heads.")
+    intermediate_size: int = Field(192, ge=8, le=1 << 18, description="tiny: width of the gated MLP.")
     init_std: float = Field(0.05, gt=0, description="tiny: spread of the fresh weights; 0.05 suits widths near 64.")
 
     @model_validator(mode="after")
@@ -26,6 +28,18 @@ class ModelSourceConfig(Config):
             raise ValueError(
                 f"hidden_size is {self.hidden_size} with num_heads {self.num_heads}: "
                 f"hidden_size must be a multiple of 2 * num_heads = {2 * self.num_heads}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _is_tiny(self) -> "ModelSourceConfig":
+        num_weights = self.num_layers * self.hidden_size * (4 * self.hidden_size + 3 * self.intermediate_size)
+        if num_weights > MAX_FRESH_WEIGHTS:
+            raise ValueError(
+                f"hidden_size {self.hidden_size}, num_layers {self.num_layers} and intermediate_size "
+                f"{self.intermediate_size} make about {num_weights / 1e9:.3g} billion weights, at most "
+                f"{MAX_FRESH_WEIGHTS / 1e9:g} billion can be made here: lower them, or give the folder of a trained "
+                "model as path"
             )
         return self
 
@@ -202,7 +216,7 @@ class TrainerConfig(Config):
     accept_changes: bool = Field(
         False, description="Go on although settings, data or numerics are not those of the checkpoint."
     )
-    max_versions: int = Field(500, ge=1, description="Publications after which the run is finished.")
+    max_versions: int = Field(500, ge=1, le=10_000_000, description="Publications after which the run is finished.")
     window_slots: int = Field(
         8, ge=1, description="How many later slots may be ready before a missing one is passed over for now."
     )

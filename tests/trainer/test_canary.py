@@ -44,13 +44,28 @@ def test_the_best_is_remembered() -> None:
 def test_a_collapse_is_a_fall_by_more_than_allowed_below_the_best(accuracy: float, is_collapse: bool) -> None:
     canary = a_canary(max_accuracy_drop=0.2)
     canary.accept(an_evaluation(0.5))
-    assert canary.is_collapse(an_evaluation(accuracy)) is is_collapse
+    assert canary.is_collapse(an_evaluation(accuracy, num_tasks=1000)) is is_collapse
 
 
-def test_by_default_no_fall_is_a_collapse() -> None:
+@pytest.mark.parametrize(("num_tasks", "is_collapse"), [(10, False), (40, False), (200, True), (1000, True)])
+def test_a_fall_on_few_tasks_may_be_chance_and_is_no_collapse(num_tasks: int, is_collapse: bool) -> None:
+    """0.5 to 0.29: 4 standard errors are 0.27 at 100 tasks and 0.19 at 200."""
+    canary = a_canary(max_accuracy_drop=0.2)
+    canary.accept(an_evaluation(0.5))
+    assert canary.is_collapse(an_evaluation(0.29, num_tasks=num_tasks)) is is_collapse
+
+
+def test_by_default_a_policy_that_is_lost_is_caught_and_one_that_wavers_is_not() -> None:
     canary = a_canary(max_accuracy_drop=EvaluationConfig().max_accuracy_drop)
+    canary.accept(an_evaluation(0.6, num_tasks=512))
+    assert not canary.is_collapse(an_evaluation(0.45, num_tasks=512))
+    assert canary.is_collapse(an_evaluation(0.02, num_tasks=512))
+
+
+def test_a_drop_of_1_turns_it_off() -> None:
+    canary = a_canary(max_accuracy_drop=1.0)
     canary.accept(an_evaluation(1.0))
-    assert not canary.is_collapse(an_evaluation(0.0))
+    assert not canary.is_collapse(an_evaluation(0.0, num_tasks=1000))
 
 
 def test_an_evaluation_that_nobody_could_grade_is_no_collapse() -> None:

@@ -449,7 +449,9 @@ def spoil_steps(monkeypatch: pytest.MonkeyPatch, is_spoilt: Callable[[int], bool
                 for parameter in policy.masters.parameters():
                     parameter.fill_(torch.nan)
             policy.round_masters()
-        return StepResult(is_applied=False, grad_norm=None, num_loss_tokens=1, metrics={})
+        return StepResult(
+            is_applied=False, grad_norm=None, num_loss_tokens=1, metrics={}, num_steps=1 if spoil_weights else 0
+        )
 
     monkeypatch.setattr(learner_module, "train_version", spoiling)
 
@@ -557,7 +559,7 @@ async def test_a_collapse_is_not_published_and_learning_goes_on_from_the_best(
             accuracy=next(accuracies),
             mean_reward=honest.mean_reward,
             mean_length_tokens=honest.mean_length_tokens,
-            num_tasks=honest.num_tasks,
+            num_tasks=1000,  # so that a fall is no chance
             num_ungraded=0,
             rollouts=honest.rollouts,
         )

@@ -1,4 +1,12 @@
-"""Held-out evaluation of the trainer's own weights before they are published."""
+"""Held-out evaluation of the trainer's own weights before they are published.
+
+A policy has collapsed when its accuracy a lies below the best one b by more than `max_accuracy_drop` and by more than
+chance: b - a > max(max_accuracy_drop, 4 sqrt((a (1 - a) + b (1 - b)) / n)) with n graded tasks. The default of 0.3 is
+far from what a healthy run does between two evaluations, and near enough to catch one that is lost, whose accuracy
+falls to about nothing; without the second bound an evaluation of a dozen tasks would refuse sound work.
+"""
+
+import math
 
 from farflung.engine.base import SamplingParams
 from farflung.engine.torch_engine import TorchEngine
@@ -12,6 +20,8 @@ from farflung.trainer.policy import Policy
 from farflung.wire.pool import PoolSpec
 
 MAX_BATCH_ROWS = 256
+NUM_STANDARD_ERRORS = 4.0
+"""Of the difference of two accuracies: by chance alone it is larger in one of 30,000 evaluations."""
 
 
 class Canary:
@@ -54,11 +64,20 @@ class Canary:
 
     def is_collapse(self, evaluation: Evaluation) -> bool:
         """Too far below the best to be published; an evaluation without a single grade says nothing."""
-        is_graded = evaluation.num_ungraded < evaluation.num_tasks
-        return is_graded and evaluation.accuracy < self.best_accuracy - self._config.max_accuracy_drop
+        num_graded = evaluation.num_tasks - evaluation.num_ungraded
+        if num_graded == 0 or self._config.max_accuracy_drop >= 1:
+            return False
+        fall = self.best_accuracy - evaluation.accuracy
+        return fall > max(self._config.max_accuracy_drop, _chance(evaluation.accuracy, self.best_accuracy, num_graded))
 
     def accept(self, evaluation: Evaluation) -> bool:
         """The policy is going to be published; says whether it is the best so far."""
         is_best = evaluation.accuracy >= self.best_accuracy
         self.best_accuracy = max(self.best_accuracy, evaluation.accuracy)
         return is_best
+
+
+def _chance(accuracy: float, best: float, num_tasks: int) -> float:
+    """How far two accuracies on so many tasks may lie apart without meaning anything."""
+    variance = (accuracy * (1 - accuracy) + best * (1 - best)) / num_tasks
+    return NUM_STANDARD_ERRORS * math.sqrt(variance)

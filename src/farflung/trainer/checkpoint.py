@@ -11,7 +11,7 @@ before. An older one goes only after the new one is in place.
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ from torch import Tensor
 from farflung.errors import OurFault, PeerFault
 from farflung.model.weights import from_safetensors_bytes, to_safetensors_bytes
 from farflung.rl.buffer import BufferSnapshot
+from farflung.trainer.lineage import Lineage
+from farflung.trainer.marks import Mark, Marks, pass_by
 from farflung.wire.canonical import Record, sha256_hex
 from farflung.wire.manifest import Publication
 
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 COMPLETE = "complete.json"
 TEMPORARY_SUFFIX = ".tmp"
+ASIDE_SUFFIX = ".old"
+"""Of a checkpoint whose version is saved again, until the new one is in place."""
 MASTERS = "masters.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 PROGRESS = "progress.json"
@@ -64,6 +68,10 @@ class Progress(Record, frozen=True, kw_only=True):
     """`rl.buffer.BufferSnapshot`."""
     component_state: dict[str, dict[str, object]] = {}
     """Name of a `Component` -> its snapshot."""
+    rollbacks_in_a_row: int = 0
+    """Refused batches since the last one that was trained on."""
+    lineage: Lineage | None = None
+    """Settings, data and numerics that the weights were made with."""
 
 
 class Component(Protocol):
@@ -93,11 +101,12 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoint folder of one run; one writer."""
+    """The checkpoint folder of one run; one writer, any number of readers."""
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, keep: int, marks: Marks = pass_by) -> None:
         self._folder = folder
         self._keep = keep
+        self._marks = marks
 
     def save(self, checkpoint: Checkpoint, *, is_best: bool = False) -> None:
         """Durable when this returns.
@@ -115,9 +124,14 @@ class Checkpoints:
             temporary.mkdir(parents=True)
             files = _files(checkpoint)
             listing = {name: FileEntry(num_bytes=len(data), sha256=sha256_hex(data)) for name, data in files.items()}
-            _write_all_synced(temporary, {**files, COMPLETE: msgspec.json.encode(listing)})
+            _write_all_synced(
+                temporary,
+                {**files, COMPLETE: msgspec.json.encode(listing)},
+                meanwhile=lambda: self._marks(Mark.SAVING, checkpoint.progress.policy_version),
+            )
             _sync_folder(temporary)
-            shutil.rmtree(target, ignore_errors=True)
+            if target.exists():  # put aside, not removed: there is a whole one at every moment
+                target.rename(_aside(target))
             temporary.rename(target)
             if is_best:
                 self._mark_best(target.name)
@@ -129,11 +143,25 @@ class Checkpoints:
 
     def load_newest(self) -> Checkpoint | None:
         """The newest whole checkpoint, None if there is none; damaged ones are passed over with a warning."""
-        return _first_whole(reversed(self._folders()))
+        return self._first_whole(lambda: reversed(self._folders()))
 
     def load_best(self) -> Checkpoint | None:
         """The one saved as the best; the newest whole one if that is damaged."""
-        return _first_whole([*self._best(), *reversed(self._folders())])
+        return self._first_whole(lambda: [*self._best(), *reversed(self._folders())])
+
+    def _first_whole(self, candidates: Callable[[], Iterable[Path]]) -> Checkpoint | None:
+        """Looks again after each failure: what was cleaned away under the reader has a newer one in its place."""
+        tried: set[Path] = set()
+        while True:
+            folder = next((path for path in candidates() if path not in tried), None)
+            if folder is None:
+                return None
+            tried.add(folder)
+            try:
+                return _load(folder)
+            except (OSError, ValueError, msgspec.MsgspecError, PeerFault) as error:
+                if folder.exists():
+                    logger.warning("checkpoint %s is damaged and is passed over: %s", folder, error)
 
     def _mark_best(self, name: str) -> None:
         marker = self._folder / BEST
@@ -148,24 +176,23 @@ class Checkpoints:
         return [folder for folder in self._folders() if folder.name == name]
 
     def _folders(self) -> list[Path]:
-        """Ascending by version; whole or damaged, but not unfinished ones."""
-        return sorted(path for path in self._folder.glob("v*") if path.suffix != TEMPORARY_SUFFIX)
+        """Ascending by version, what was put aside before what took its place; not unfinished ones."""
+        found = (path for path in self._folder.glob("v*") if path.suffix != TEMPORARY_SUFFIX)
+        return sorted(found, key=lambda path: (path.stem, path.suffix != ASIDE_SUFFIX))
 
     def _collect(self) -> None:
         """Remove what is older than the ones to keep, and what a killed trainer left unfinished."""
-        kept = {*self._folders()[-self._keep :], *self._best()}
+        finished = [path for path in self._folders() if not path.with_suffix("").exists() or path.suffix == ""]
+        kept = {*finished[-self._keep :], *self._best()}
         for folder in self._folder.glob("v*"):
             if folder not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _first_whole(folders: Iterable[Path]) -> Checkpoint | None:
-    for folder in folders:
-        try:
-            return _load(folder)
-        except (OSError, ValueError, msgspec.MsgspecError, PeerFault) as error:
-            logger.warning("checkpoint %s is damaged and is passed over: %s", folder, error)
-    return None
+def _aside(target: Path) -> Path:
+    aside = target.with_name(target.name + ASIDE_SUFFIX)
+    shutil.rmtree(aside, ignore_errors=True)
+    return aside
 
 
 def _files(checkpoint: Checkpoint) -> dict[str, bytes]:
@@ -205,10 +232,12 @@ def _write_synced(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _write_all_synced(folder: Path, files: Mapping[str, bytes]) -> None:
+def _write_all_synced(folder: Path, files: Mapping[str, bytes], meanwhile: Callable[[], None]) -> None:
     """At once: file systems commit syncs that arrive together in one go."""
     with ThreadPoolExecutor(max_workers=len(files)) as pool:
-        for _ in pool.map(lambda item: _write_synced(folder / item[0], item[1]), files.items()):
+        written = pool.map(lambda item: _write_synced(folder / item[0], item[1]), files.items())
+        meanwhile()
+        for _ in written:
             pass
 
 

@@ -6,7 +6,7 @@ This module decides nothing, and losing figures never stops a run.
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from farflung.evaluation.heldout import Evaluation
@@ -39,7 +39,7 @@ class Figures:
         self._metrics.write("warm_start", {"loss": loss, "accuracy": accuracy}, step=step)
 
     def evaluation(self, version: int, evaluation: Evaluation) -> None:
-        """Of the policy that is about to be published as `version`, or to be refused."""
+        """Of the policy that is about to be published as `version`."""
         logger.info("version %d: held-out accuracy %.3f (%d tasks)", version, evaluation.accuracy, evaluation.num_tasks)
         self._metrics.write(
             "eval",
@@ -65,9 +65,14 @@ class Figures:
             version=version,
         )
 
-    def rollback(self, version: int, reason: str) -> None:
-        """The step after `version` was refused."""
-        self._metrics.write("rollback", {"reason": reason}, version=version)
+    def rollback(self, version: int, reason: str, evaluation: Evaluation | None = None) -> None:
+        """The step after `version` was refused; its evaluation is no point of the run's curve."""
+        accuracy = {} if evaluation is None else {"accuracy": evaluation.accuracy}
+        self._metrics.write("rollback", {"reason": reason, **accuracy}, version=version)
+
+    def accepted_changes(self, version: int, changes: Sequence[str]) -> None:
+        """Settings, data or numerics with which the run goes on after `version`, other than before."""
+        self._metrics.write("changes", {"changes": "; ".join(changes)}, version=version)
 
     def progress(self, version: int, totals: Mapping[str, float | int | Mapping[str, int]]) -> None:
         """Totals of the run, when the trainer ends."""

@@ -31,6 +31,8 @@ class Step:
     metrics: dict[str, float]
     is_applied: bool
     num_loss_tokens: int
+    is_spoilt: bool = False
+    """Not applied, and the weights are no longer those of the version before: go back."""
 
 
 class Learner:
@@ -76,7 +78,7 @@ class Learner:
         )
         metrics = _batch_metrics(batch, training)
         num_loss_tokens = count_loss_tokens(training.samples)
-        is_applied = True
+        is_applied, is_spoilt = True, False
         if num_loss_tokens:
             first = self.optimizer_step
             result = train_version(
@@ -88,10 +90,17 @@ class Learner:
                 seed=batch.policy_version,
             )
             is_applied = result.is_applied
+            is_spoilt = not result.is_applied and result.num_steps > 0
             grad_norm = float("nan") if result.grad_norm is None else result.grad_norm
             metrics |= {**result.metrics, "learning_rate": self._schedule.at(first), "grad_norm": grad_norm}
             self.optimizer_step += result.num_steps * is_applied
-        return Step(training=training, metrics=metrics, is_applied=is_applied, num_loss_tokens=num_loss_tokens)
+        return Step(
+            training=training,
+            metrics=metrics,
+            is_applied=is_applied,
+            num_loss_tokens=num_loss_tokens,
+            is_spoilt=is_spoilt,
+        )
 
     def keep(self, step: Step) -> None:
         """Count what the step learned from."""

@@ -7,17 +7,20 @@ is idempotent. Asked to stop it ends the step in hand, makes it durable and leav
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from farflung.api.client import CoordinatorClient
 from farflung.api.patience import Patience, Stopped
 from farflung.api.presence import heartbeats
-from farflung.errors import OurFault
+from farflung.errors import OurFault, UserError
 from farflung.evaluation.heldout import Evaluation
+from farflung.model.determinism import compute_deterministically
 from farflung.model.folder import save_folder
 from farflung.rl.types import Batch
 from farflung.telemetry.activity import ActivityClock
@@ -29,8 +32,9 @@ from farflung.trainer.figures import Figures, Laps, drops
 from farflung.trainer.inbox import Inbox
 from farflung.trainer.intake import IntakeRules
 from farflung.trainer.learner import NON_FINITE, Step
+from farflung.trainer.marks import Mark, Marks, pass_by
 from farflung.trainer.publisher import Publisher
-from farflung.trainer.samples import batch_items
+from farflung.trainer.samples import batch_items, group_rewards
 from farflung.trainer.setup import Setup, set_up
 from farflung.trainer.warm_start import warm_start
 from farflung.wire.manifest import Publication
@@ -39,21 +43,36 @@ from farflung.wire.pool import PoolSpec
 
 logger = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 NODE = "trainer"
 COLLAPSE = "canary"
 """Drop reason of a batch after which held-out accuracy had fallen too far."""
 MAX_ROLLBACKS_IN_A_ROW = 5
+MAX_UNGRADED_IN_A_ROW = 10
+"""Batches without a single reward: more than a grader that is away for a while, and soon enough to be noticed."""
 MODEL_FOLDER = "model"
 CHECKPOINTS_FOLDER = "checkpoints"
 
 
 async def run(
-    config: TrainerConfig, *, url: str, run_folder: Path, seed: int, stop: asyncio.Event, token: str | None = None
+    config: TrainerConfig,
+    *,
+    url: str,
+    run_folder: Path,
+    seed: int,
+    stop: asyncio.Event,
+    token: str | None = None,
+    marks: Marks = pass_by,
 ) -> None:
     """Train until `config.max_versions` or until `stop` is set; a later call goes on.
 
+    Args:
+        token: the pool's secret for trainers.
+        marks: told the moments of the trainer's life.
+
     Raises:
-        UserError: model folder, pool, settings and checkpoint do not fit together.
+        UserError: model folder, pool, settings and checkpoint do not fit together, or nothing is ever graded.
         OurFault: the disk is full, or steps give no finite weights again and again.
         Transient: the coordinator was away for longer than `config.unreachable_s`.
     """
@@ -64,8 +83,10 @@ async def run(
     async with CoordinatorClient(url, node=NODE, role=Role.TRAINER, token=token) as client:
         with suppress(Stopped):
             pool = await patience(client.pool)
+            if pool.is_deterministic:
+                compute_deterministically()
             async with heartbeats(client, vitals, config.heartbeat_s):
-                checkpoints = Checkpoints(run_folder / CHECKPOINTS_FOLDER, config.checkpoint.keep)
+                checkpoints = Checkpoints(run_folder / CHECKPOINTS_FOLDER, config.checkpoint.keep, marks)
                 checkpoint = await asyncio.to_thread(checkpoints.load_newest)
                 setup = await asyncio.to_thread(set_up, config, pool, seed, checkpoint)
                 inbox = Inbox(setup.buffer)
@@ -82,6 +103,7 @@ async def run(
                     activity=activity,
                     vitals=vitals,
                     stop=stop,
+                    marks=marks,
                 )
                 await trainer.run()
 
@@ -102,8 +124,10 @@ class Trainer:
     activity: ActivityClock
     vitals: Vitals
     stop: asyncio.Event
+    marks: Marks = pass_by
     _saved_version: int = -1
     _rollbacks_in_a_row: int = 0
+    _ungraded_in_a_row: int = 0
 
     async def run(self) -> None:
         """Begin or go on, learn until the last version or until asked to stop, and leave everything in order."""
@@ -133,15 +157,21 @@ class Trainer:
         if self.stop.is_set():
             raise Stopped("asked to stop during the warm start")
         evaluation = await self._evaluate(0)
+        self.figures.evaluation(0, evaluation)
         self.setup.canary.initial_accuracy = evaluation.accuracy
+        self.marks(Mark.BEGUN, 0)
         await self._publish(None, None, is_best=self.setup.canary.accept(evaluation))
 
     async def _go_on(self, publication: Publication) -> None:
         """From a checkpoint."""
         self._saved_version = publication.manifest.policy_version
+        self._rollbacks_in_a_row = self.setup.rollbacks_in_a_row
         await self.publisher.resume(publication, self.setup.learner.policy)
         self.vitals.set_policy_version(self.publisher.policy_version)
         logger.info("going on from version %d", self.publisher.policy_version)
+        if self.setup.accepted_changes:
+            logger.warning("changed knowingly: %s", "; ".join(self.setup.accepted_changes))
+            self.figures.accepted_changes(self.publisher.policy_version, self.setup.accepted_changes)
 
     def _warm_start(self) -> None:
         setup = self.setup
@@ -163,6 +193,7 @@ class Trainer:
         """Version after version, until the last one or until nothing more comes."""
         laps = Laps(time.monotonic)
         while self.publisher.policy_version < self.config.max_versions and not self.stop.is_set():
+            self.marks(Mark.WAITING, self.publisher.policy_version + 1)
             with self.activity.waiting("rollouts"):
                 batch = await self.inbox.take(self.publisher.policy_version)
             if batch is None:
@@ -173,19 +204,24 @@ class Trainer:
     async def _learn_from(self, batch: Batch, laps: Laps) -> None:
         """Make the next version of a batch, or refuse it. An empty batch makes one with the same weights."""
         next_version = self.publisher.policy_version + 1
+        self.marks(Mark.BATCH_TAKEN, next_version)
+        self._look_for_grades(batch)
         with self.activity.busy("training"):
-            step = await asyncio.to_thread(self.setup.learner.learn, batch)
+            step = await self._in_thread(lambda: self.setup.learner.learn(batch), Mark.STEPPING, next_version)
+        self.marks(Mark.STEPPED, next_version)
         laps.end("train")
         if not step.is_applied:
-            await self._roll_back(batch, NON_FINITE)
+            await self._roll_back(batch, NON_FINITE, must_restore=step.is_spoilt)
             return
         canary = self.setup.canary
         is_due = canary.is_due(next_version, self.config.max_versions)
         evaluation = await self._evaluate(next_version) if is_due else None
         laps.end("evaluate")
         if evaluation is not None and canary.is_collapse(evaluation):
-            await self._roll_back(batch, COLLAPSE)
+            await self._roll_back(batch, COLLAPSE, must_restore=True, evaluation=evaluation)
             return
+        if evaluation is not None:
+            self.figures.evaluation(next_version, evaluation)
         if batch.entries:
             self._rollbacks_in_a_row = 0
         self.setup.learner.keep(step)
@@ -193,15 +229,38 @@ class Trainer:
         is_best = evaluation is not None and canary.accept(evaluation)
         # Before the version is durable: killed in between, it is made and written once more, and never missing.
         self.figures.version(next_version, batch, step, laps.take(), self._drops())
+        self.marks(Mark.RELEASED, next_version)
         with self.activity.busy("publishing"), suppress(Stopped):  # stopped, it is durable: the next start announces it
             await self._publish(batch, step, is_best=is_best)
         laps.end("publish")
 
     async def _evaluate(self, version: int) -> Evaluation:
+        canary, policy = self.setup.canary, self.setup.learner.policy
         with self.activity.busy("evaluating"):
-            evaluation = await asyncio.to_thread(self.setup.canary.evaluate, self.setup.learner.policy, version)
-        self.figures.evaluation(version, evaluation)
-        return evaluation
+            return await self._in_thread(lambda: canary.evaluate(policy, version), Mark.EVALUATING, version)
+
+    def _in_thread(self, work: Callable[[], Result], mark: Mark, version: int) -> Awaitable[Result]:
+        """Start blocking work; the mark is passed while it runs."""
+        running = asyncio.get_running_loop().run_in_executor(None, work)
+        self.marks(mark, version)
+        return running
+
+    def _look_for_grades(self, batch: Batch) -> None:
+        """A run in which nothing is graded learns nothing, and must not end as if all were well."""
+        if not batch.entries:
+            return
+        rewards, _ = group_rewards(batch.groups)
+        self._ungraded_in_a_row = 0 if rewards else self._ungraded_in_a_row + 1
+        if self._ungraded_in_a_row == 1:
+            logger.warning("batch %d has not a single reward: nothing is learned from it", batch.batch_id)
+        if self._ungraded_in_a_row >= MAX_UNGRADED_IN_A_ROW:
+            raise UserError(self._nothing_graded())
+
+    def _nothing_graded(self) -> str:
+        return (
+            f"not one rollout of the last {self._ungraded_in_a_row} batches has a reward: nothing is learned; look at "
+            f"grade() of environment {self.setup.environment.name}, which gave reward None for all of them"
+        )
 
     async def _publish(self, batch: Batch | None, step: Step | None, *, is_best: bool) -> None:
         """Make the checkpoint durable, then announce the version that it holds."""
@@ -218,8 +277,10 @@ class Trainer:
         is_last = version >= self.config.max_versions or self.stop.is_set()
         if is_best or is_last or version % self.config.checkpoint.every_versions == 0:
             await self._save(publication, is_best=is_best)
+            self.marks(Mark.SAVED, version)
         try:
             await self.publisher.send(publication, prepared)
+            self.marks(Mark.ANNOUNCED, version)
         except Stopped:
             if self._saved_version < version:  # the stop came after the decision not to save
                 await self._save(publication, is_best=is_best)
@@ -229,7 +290,9 @@ class Trainer:
             self.vitals.add_tokens(batch.num_tokens)
             self.feed.published([*batch.slots, *(drop.slot for drop in batch.drops)])
 
-    async def _roll_back(self, batch: Batch, reason: str) -> None:
+    async def _roll_back(
+        self, batch: Batch, reason: str, *, must_restore: bool, evaluation: Evaluation | None = None
+    ) -> None:
         """Refuse to publish: back to the last good weights, the batch is dropped and never tried again.
 
         The next batch record reports the drop; the buffer sees to it that one comes before the pool starves.
@@ -242,12 +305,13 @@ class Trainer:
             )
         logger.warning("batch %d is refused (%s): back to the last good weights", batch.batch_id, reason)
         learner, checkpoints = self.setup.learner, self.checkpoints
-        if reason == COLLAPSE or not learner.policy.is_finite():
+        if must_restore:
             good = await asyncio.to_thread(checkpoints.load_best if reason == COLLAPSE else checkpoints.load_newest)
             if good is None:
                 raise OurFault("there is no checkpoint that can be read to go back to: start the run again")
             learner.go_back(good)
-        self.figures.rollback(self.publisher.policy_version, reason)
+        self.marks(Mark.ROLLING_BACK, self.publisher.policy_version + 1)
+        self.figures.rollback(self.publisher.policy_version, reason, evaluation)
         await self.inbox.discard(batch.batch_id, reason)
 
     # -- end ------------------------------------------------------------------------------------------------------
@@ -268,6 +332,9 @@ class Trainer:
                 "drops": self._drops(),
             },
         )
+        if self._ungraded_in_a_row and not self.setup.learner.tokens_trained:
+            raise UserError(self._nothing_graded())
+        self.marks(Mark.ENDING, version)
         if version >= self.config.max_versions:
             await self.publisher.finish()
 
@@ -287,6 +354,8 @@ class Trainer:
             dropped_groups=dict(setup.learner.dropped_groups),
             buffer=dict(self.inbox.buffer.snapshot()),
             component_state={name: component.snapshot() for name, component in setup.components.items()},
+            rollbacks_in_a_row=self._rollbacks_in_a_row,
+            lineage=setup.lineage,
         )
         await asyncio.to_thread(self._write_checkpoint, progress, publication, is_best)
         self._saved_version = progress.policy_version

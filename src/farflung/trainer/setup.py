@@ -3,13 +3,17 @@
 Blocking. Whether coordinator and checkpoint fit together is the publisher's to find out.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from farflung.envs.base import Environment
+from farflung.envs.digest import data_digest, package_of
+from farflung.envs.named import NamedEnvironment
 from farflung.envs.registry import load_environment
 from farflung.errors import UserError
 from farflung.model.factory import random_state
@@ -21,10 +25,13 @@ from farflung.trainer.canary import Canary
 from farflung.trainer.checkpoint import Checkpoint, Component
 from farflung.trainer.config import TrainerConfig
 from farflung.trainer.learner import Learner
+from farflung.trainer.lineage import Lineage, changes, refuse, settings_of, software_changes
 from farflung.trainer.model_source import TINY, ModelDescription, describe
 from farflung.trainer.policy import Policy
 from farflung.wire.manifest import Publication
 from farflung.wire.pool import PoolSpec
+
+logger = logging.getLogger(__name__)
 
 NUM_PROMPTS_CHECKED = 64
 
@@ -41,6 +48,11 @@ class Setup:
     buffer: ExperienceBuffer
     publication: Publication | None
     """Of the checkpoint that it goes on from; None for a new run."""
+    rollbacks_in_a_row: int
+    """Refused batches since the last one that was trained on."""
+    lineage: Lineage
+    accepted_changes: tuple[str, ...] = ()
+    """What is not as it was in the checkpoint, and is gone on with knowingly."""
     components: Mapping[str, Component] = field(default_factory=dict)
     """Whatever else has a state: curriculum, adaptive objectives."""
 
@@ -52,13 +64,16 @@ def set_up(config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpo
         UserError: model, settings, pool and checkpoint do not fit together.
     """
     spec = pool.environment
-    environment = load_environment(spec.name, spec.seed, spec.args)
+    installed = load_environment(spec.name, spec.seed, spec.args)
+    environment = NamedEnvironment(installed)
     description = describe(config.model, environment)
     _check_pool(config, description, pool)
     _check_prompts(environment, description, pool)
+    _check_deterministic(config, pool)
     reserved = never_drawn(description.tokenizer, description.config)
     masters = _first_masters(config, description, seed) if checkpoint is None else checkpoint.masters
-    policy = Policy(description.config, masters, config.optimizer)
+    policy = Policy(description.config, masters, config.optimizer, config.compute)
+    lineage = _lineage(config, environment, package_of(installed), policy)
     setup = Setup(
         environment=environment,
         description=description,
@@ -67,14 +82,44 @@ def set_up(config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpo
         canary=Canary(config.evaluation, description.config, environment, description.tokenizer, pool, reserved),
         buffer=_buffer(config, pool, checkpoint),
         publication=None if checkpoint is None else checkpoint.publication,
+        rollbacks_in_a_row=0 if checkpoint is None else checkpoint.progress.rollbacks_in_a_row,
+        lineage=lineage,
+        accepted_changes=() if checkpoint is None else _accepted_changes(config, pool, checkpoint, lineage),
     )
     if checkpoint is not None:
-        _check_same_pool(checkpoint, pool)
         setup.learner.resume(checkpoint)
         setup.canary.initial_accuracy = checkpoint.progress.initial_accuracy
         setup.canary.best_accuracy = checkpoint.progress.best_accuracy
         _restore_components(setup.components, checkpoint)
     return setup
+
+
+def _lineage(config: TrainerConfig, environment: Environment, package: tuple[str, str], policy: Policy) -> Lineage:
+    dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in policy.masters.parameters()}
+    return Lineage(
+        settings=settings_of(config),
+        data_digest=data_digest(environment),
+        dtype=", ".join(sorted(dtypes)),
+        software={"torch": str(torch.__version__), package[0]: package[1]},
+    )
+
+
+def _accepted_changes(
+    config: TrainerConfig, pool: PoolSpec, checkpoint: Checkpoint, lineage: Lineage
+) -> tuple[str, ...]:
+    """What has changed since the checkpoint, refused unless the person says that it is meant."""
+    _check_same_pool(checkpoint, pool)
+    before = checkpoint.progress.lineage
+    if before is None:
+        return ()
+    found, other_software = changes(before, lineage), software_changes(before, lineage)
+    if pool.is_deterministic:
+        found += other_software
+    elif other_software:
+        logger.warning("going on with other software than before: %s", "; ".join(other_software))
+    if not config.accept_changes:
+        refuse(found)
+    return tuple(found)
 
 
 def _restore_components(components: Mapping[str, Component], checkpoint: Checkpoint) -> None:
@@ -109,6 +154,14 @@ def _check_prompts(environment: Environment, description: ModelDescription, pool
                 f"pool.max_prompt_tokens is {pool.max_prompt_tokens} but task {task.task_id} of {environment.name} has "
                 f"a prompt of {num_tokens} tokens: raise pool.max_prompt_tokens"
             )
+
+
+def _check_deterministic(config: TrainerConfig, pool: PoolSpec) -> None:
+    if pool.is_deterministic and config.checkpoint.every_versions != 1:
+        raise UserError(
+            f"trainer.checkpoint.every_versions is {config.checkpoint.every_versions} with pool.deterministic: a "
+            "trainer that is killed would step back and not make the same versions again; set it to 1"
+        )
 
 
 def _check_same_pool(checkpoint: Checkpoint, pool: PoolSpec) -> None:

@@ -1,0 +1,45 @@
+"""An environment whose faults carry its name: what it raises inside a role says whose fault it is.
+
+The one place where any exception of an environment is caught, because an environment is other people's code.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from farflung.envs.base import Environment, Grade, Split
+from farflung.errors import FarflungError, OurFault
+from farflung.wire.task import Task
+
+Answer = TypeVar("Answer")
+
+
+class NamedEnvironment:
+    """Passes every call on; implements `Environment`."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self.name = environment.name
+        self.num_tasks = environment.num_tasks
+        self.num_heldout_tasks = environment.num_heldout_tasks
+        self.target_lengths = environment.target_lengths
+
+    def task(self, split: Split, index: int, target_length: int = 0) -> Task:
+        return self._ask(f"making task {split}/{index}", lambda: self._environment.task(split, index, target_length))
+
+    def grade(self, task: Task, completion: str) -> Grade:
+        return self._ask(f"grading task {task.task_id}", lambda: self._environment.grade(task, completion))
+
+    def demonstration(self, task: Task, draw: int) -> str | None:
+        return self._ask(f"demonstrating task {task.task_id}", lambda: self._environment.demonstration(task, draw))
+
+    def alphabet(self) -> str | None:
+        return self._environment.alphabet()
+
+    def _ask(self, what: str, call: Callable[[], Answer]) -> Answer:
+        """Raises `OurFault` naming the environment for whatever the call raises, except this package's own errors."""
+        try:
+            return call()
+        except FarflungError:
+            raise
+        except Exception as error:
+            raise OurFault(f"environment {self.name} failed when {what}: {type(error).__name__}: {error}") from error

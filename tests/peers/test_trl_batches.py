@@ -144,7 +144,7 @@ def _samples(given: peer.Tokens) -> list[TrainingSample]:
             tokens=generator.integers(3, 14, size=peer.PROMPT_TOKENS + int(row.sum())).astype(np.int32),
             num_prompt_tokens=peer.PROMPT_TOKENS,
             behaviour_logprobs=np.zeros(int(row.sum()), dtype=np.float32) - 2.5,
-            advantage=float(advantage),
+            advantages=np.full(int(row.sum()), advantage, dtype=np.float32),
             loss_mask=np.ones(int(row.sum()), dtype=np.bool_),
             policy_version=0,
             slot=0,

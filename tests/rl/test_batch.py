@@ -27,7 +27,7 @@ def a_sample(
         tokens=random.integers(0, VOCAB, prompt + completion, dtype=np.int32),
         num_prompt_tokens=prompt,
         behaviour_logprobs=random.normal(-2.0, 0.3, completion).astype(np.float32),
-        advantage=advantage,
+        advantages=np.full(completion, advantage, dtype=np.float32),
         loss_mask=mask,
         policy_version=0,
         slot=0,
@@ -148,7 +148,11 @@ def test_only_equal_prompts_of_one_group_are_shared(change: dict[str, Any]) -> N
     if "tokens" in change:
         change = {"tokens": (sample.tokens + 1) % VOCAB}
     if "num_prompt_tokens" in change:
-        change |= {"behaviour_logprobs": np.zeros(4, np.float32), "loss_mask": np.ones(4, np.bool_)}
+        change |= {
+            "behaviour_logprobs": np.zeros(4, np.float32),
+            "advantages": np.zeros(4, np.float32),
+            "loss_mask": np.ones(4, np.bool_),
+        }
     assert flatten([sample, replace(sample, sample=1)]).prefix_lengths == (0, 3)
     assert flatten([sample, replace(sample, sample=1, **change)]).prefix_lengths == (0, 0)
 

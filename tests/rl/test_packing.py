@@ -13,7 +13,7 @@ def a_sample(prompt: int, completion: int, *, sample: int = 0, group: int | None
         tokens=np.array([*range(prompt), *[sample] * completion], dtype=np.int32),
         num_prompt_tokens=prompt,
         behaviour_logprobs=np.zeros(completion, dtype=np.float32),
-        advantage=1.0,
+        advantages=np.ones(completion, dtype=np.float32),
         loss_mask=np.ones(completion, dtype=np.bool_),
         policy_version=0,
         slot=0,

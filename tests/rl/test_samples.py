@@ -36,7 +36,7 @@ def test_a_sample_is_prompt_and_completion_with_the_advantage_of_its_rollout() -
     assert second.tokens.dtype == np.int32
     assert second.num_prompt_tokens == 3
     assert second.behaviour_logprobs.tolist() == [-1.0, -2.0]
-    assert second.advantage == -0.5
+    assert second.advantages.tolist() == [-0.5, -0.5]
     assert second.loss_mask.tolist() == [True, True]
     assert (second.policy_version, second.slot, second.group, second.sample) == (3, 4, 1, 1)
     assert (second.num_completion_tokens, second.num_forward_tokens, second.num_loss_tokens) == (2, 4, 2)
@@ -45,14 +45,14 @@ def test_a_sample_is_prompt_and_completion_with_the_advantage_of_its_rollout() -
 @pytest.mark.parametrize("missing", [None, math.nan])
 def test_a_rollout_without_a_reward_makes_no_sample(missing: float | None) -> None:
     samples = training_samples([a_group([1.0, missing, 0.0])])
-    assert [(sample.sample, sample.advantage) for sample in samples] == [(0, 0.5), (2, -0.5)]
+    assert [(sample.sample, sample.advantages[0]) for sample in samples] == [(0, 0.5), (2, -0.5)]
 
 
 def test_truncated_rollouts_can_be_masked_and_still_count_in_the_mean() -> None:
     group = a_group([1.0, 0.0], [a_rollout(0, 2), a_rollout(1, 9, StopReason.LENGTH)])
     assert [sample.sample for sample in training_samples([group])] == [0, 1]
     masked = training_samples([group], mask_truncated=True)
-    assert [(sample.sample, sample.advantage) for sample in masked] == [(0, 0.5)]
+    assert [(sample.sample, sample.advantages[0]) for sample in masked] == [(0, 0.5)]
 
 
 def test_no_groups_make_no_samples() -> None:
@@ -70,6 +70,7 @@ def test_a_group_mixing_versions_is_refused() -> None:
         ({"num_prompt_tokens": 0}, "prompt and completion need one"),
         ({"num_prompt_tokens": 4}, "prompt and completion need one"),
         ({"loss_mask": np.ones(2, dtype=np.bool_)}, "must pair up"),
+        ({"advantages": np.ones(2, dtype=np.float32)}, "must pair up"),
         ({"behaviour_logprobs": np.zeros(2, dtype=np.float32)}, "must pair up"),
     ],
 )
@@ -95,4 +96,4 @@ def test_whitened_advantages_weigh_rollouts_by_the_tokens_that_are_learned_from(
     rollouts = [a_rollout(0, 1), a_rollout(1, 2), a_rollout(2, 9, StopReason.LENGTH)]
     samples = training_samples([a_group([1.0, 0.0, 1.0], rollouts)], normalize="reinforce_pp", mask_truncated=True)
     std = math.sqrt(((2 / 3) ** 2 + 2 * (1 / 3) ** 2) / 2)
-    assert [sample.advantage for sample in samples] == pytest.approx([2 / 3 / std, -1 / 3 / std])
+    assert [sample.advantages[0] for sample in samples] == pytest.approx([2 / 3 / std, -1 / 3 / std])

@@ -45,7 +45,7 @@ def a_sample(number: int, prompt: int, completion: int, group: int) -> TrainingS
         tokens=np.array([*prompt_tokens, *own_tokens], dtype=np.int32),
         num_prompt_tokens=prompt,
         behaviour_logprobs=np.zeros(completion, dtype=np.float32),
-        advantage=1.0,
+        advantages=np.ones(completion, dtype=np.float32),
         loss_mask=np.ones(completion, dtype=np.bool_),
         policy_version=0,
         slot=0,

@@ -49,7 +49,16 @@ def test_groups_with_signal_become_samples_and_the_others_are_counted_by_reason(
         *[(3, 0, sample) for sample in range(4)],
         *[(4, 1, sample) for sample in range(4)],
     ]
-    assert [sample.advantage for sample in training.samples] == [-0.5, 0.5, -0.5, 0.5, -0.25, -0.25, -0.25, 0.75]
+    assert [float(sample.advantages[0]) for sample in training.samples] == [
+        -0.5,
+        0.5,
+        -0.5,
+        0.5,
+        -0.25,
+        -0.25,
+        -0.25,
+        0.75,
+    ]
     assert training.trained_groups == {3: (0,), 4: (1,)}
     assert training.dropped_groups == {"no_signal": 1, "ungradable": 1}
 
@@ -60,7 +69,7 @@ def test_a_rollout_without_a_number_for_a_reward_makes_no_sample_and_moves_no_me
     training = training_set(batch, normalize="none", judged_on="correct")
     first = [sample for sample in training.samples if sample.group == 0]
     assert [sample.sample for sample in first] == [0, 1, 3]
-    assert [sample.advantage for sample in first] == pytest.approx([-2 / 3, 1 / 3, 1 / 3])
+    assert [float(sample.advantages[0]) for sample in first] == pytest.approx([-2 / 3, 1 / 3, 1 / 3])
 
 
 def test_a_sample_is_its_rollouts_prompt_and_completion_with_the_samplers_logprobs() -> None:
@@ -71,7 +80,7 @@ def test_a_sample_is_its_rollouts_prompt_and_completion_with_the_samplers_logpro
     assert first.num_prompt_tokens == len(rollout.prompt_tokens)
     assert np.array_equal(first.behaviour_logprobs, rollout.logprobs)
     assert first.loss_mask.all()
-    assert first.advantage == pytest.approx(-0.5 / (np.std([0, 1, 0, 1], ddof=1) + 1e-4))
+    assert first.advantages == pytest.approx(-0.5 / (np.std([0, 1, 0, 1], ddof=1) + 1e-4))
 
 
 def test_signal_is_judged_on_the_unshaped_reward_unless_told_otherwise() -> None:

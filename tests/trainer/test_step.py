@@ -109,7 +109,7 @@ def test_a_step_without_samples_is_the_callers_mistake() -> None:
 def test_a_gradient_that_is_not_finite_is_not_applied() -> None:
     policy = tiny_policy()
     batch = samples(policy)
-    poisoned = [replace(batch[0], advantage=float("inf")), *batch[1:]]
+    poisoned = [replace(batch[0], advantages=np.full_like(batch[0].advantages, np.inf)), *batch[1:]]
     before = weights(policy)
     result = train_step(policy, poisoned, params(), LR)
     assert (result.is_applied, result.grad_norm) == (False, None)

@@ -140,7 +140,10 @@ def test_parts_without_a_loss_token_are_no_steps() -> None:
 def test_a_step_that_is_not_finite_ends_the_version() -> None:
     batch = samples()
     first = minibatches(batch, 3, 5)[1][0]
-    poisoned = [replace(sample, advantage=math.inf) if sample is first else sample for sample in batch]
+    poisoned = [
+        replace(sample, advantages=np.full_like(sample.advantages, math.inf)) if sample is first else sample
+        for sample in batch
+    ]
     policy = tiny_policy()
     result = train_version(policy, poisoned, step_params(), lambda _: LR, num_steps=3, seed=5)
     assert (result.is_applied, result.grad_norm, result.num_steps) == (False, None, 1)

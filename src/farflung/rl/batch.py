@@ -94,7 +94,6 @@ def flatten(samples: Sequence[TrainingSample]) -> FlatBatch:
     prompt_ends_S = starts_S[owner_S] + prompts_S
     rows_M = _rows(prompt_ends_S, np.where(prefixes_S, starts_S, prompt_ends_S), completions_S)
     own_tokens = [sample.tokens[prefix:-1] for sample, prefix in zip(samples, prefixes_S, strict=True)]
-    advantages_S = np.array([sample.advantage for sample in samples], dtype=np.float32)
     return FlatBatch(
         tokens_N=torch.from_numpy(np.concatenate(own_tokens).astype(np.int64)),
         lengths=tuple(lengths_S.tolist()),
@@ -105,7 +104,7 @@ def flatten(samples: Sequence[TrainingSample]) -> FlatBatch:
             np.concatenate([sample.tokens[sample.num_prompt_tokens :] for sample in samples]).astype(np.int64)
         ),
         behaviour_logprobs_M=torch.from_numpy(np.concatenate([sample.behaviour_logprobs for sample in samples])),
-        advantages_M=torch.from_numpy(np.repeat(advantages_S, completions_S)),
+        advantages_M=torch.from_numpy(np.concatenate([sample.advantages for sample in samples])),
         loss_mask_M=torch.from_numpy(np.concatenate([sample.loss_mask for sample in samples])),
         sequence_M=torch.from_numpy(np.repeat(np.arange(len(samples)), completions_S)),
         group_log_expectation_M=_group_log_expectation(samples, completions_S),

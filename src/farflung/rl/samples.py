@@ -77,7 +77,7 @@ def _sample(group: RolloutGroup, rollout: Rollout, advantage: float, log_expecta
         tokens=np.concatenate([rollout.prompt_tokens, rollout.completion_tokens]),
         num_prompt_tokens=len(rollout.prompt_tokens),
         behaviour_logprobs=rollout.logprobs,
-        advantage=advantage,
+        advantages=np.full(len(rollout.completion_tokens), advantage, dtype=np.float32),
         loss_mask=np.ones(len(rollout.completion_tokens), dtype=np.bool_),
         policy_version=rollout.policy_version,
         slot=group.slot,

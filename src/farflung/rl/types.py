@@ -123,8 +123,8 @@ class TrainingSample:
     """P >= 1: the first completion token needs a position that predicts it."""
     behaviour_logprobs: NDArray[np.float32]
     """[T] of the policy that sampled, at the sampling temperature."""
-    advantage: float
-    """Of every completion token."""
+    advantages: NDArray[np.float32]
+    """[T] of each completion token; all equal where an outcome is judged, not its parts."""
     loss_mask: NDArray[np.bool_]
     """[T] True where a token may be learned from."""
     policy_version: int
@@ -140,10 +140,11 @@ class TrainingSample:
             raise ValueError(
                 f"{len(self.tokens)} tokens with {self.num_prompt_tokens} of prompt: prompt and completion need one"
             )
-        if not len(self.behaviour_logprobs) == len(self.loss_mask) == num_completion:
+        counts = (len(self.behaviour_logprobs), len(self.advantages), len(self.loss_mask))
+        if counts != (num_completion,) * 3:
             raise ValueError(
-                f"{num_completion} completion tokens, {len(self.behaviour_logprobs)} behaviour logprobs and "
-                f"{len(self.loss_mask)} mask values: they must pair up"
+                f"{num_completion} completion tokens, {counts[0]} behaviour logprobs, {counts[1]} advantages and "
+                f"{counts[2]} mask values: they must pair up"
             )
 
     @property

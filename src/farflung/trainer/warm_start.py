@@ -84,7 +84,7 @@ def _demonstration(environment: Environment, tokenizer: ChatTokenizer, eos_token
         tokens=np.array([*prompt, *completion], dtype=np.int32),
         num_prompt_tokens=len(prompt),
         behaviour_logprobs=np.zeros(len(completion), dtype=np.float32),
-        advantage=1.0,
+        advantages=np.ones(len(completion), dtype=np.float32),
         loss_mask=np.ones(len(completion), dtype=np.bool_),
         policy_version=0,
         slot=0,

@@ -8,6 +8,7 @@ from farflung.config.base import Config
 from farflung.coordinator.config import CoordinatorConfig, PoolConfig
 from farflung.supervisor.config import Setting, SupervisorConfig
 from farflung.trainer.config import TrainerConfig
+from farflung.trainer.lineage import FREE
 from farflung.validator.config import ValidatorConfig
 from farflung.wire.pool import EnvArg
 from farflung.worker.config import WorkerConfig
@@ -23,12 +24,7 @@ FREE_TO_CHANGE = (
     "coordinator.max_connections",
     "coordinator.max_bytes_in_flight",
     "supervisor.",
-    "trainer.checkpoint.",
-    "trainer.max_versions",
-    "trainer.num_samples_logged",
-    "trainer.heartbeat_s",
-    "trainer.poll_s",
-    "trainer.unreachable_s",
+    *(f"trainer.{key}" for key in FREE),
     "validator.",
     "worker.",
 )

@@ -57,7 +57,7 @@ def launch(loaded: Loaded[RunConfig]) -> int:
     with FolderLock(folder):
         if folder.config.exists():
             before = load(RunConfig, folder.config).config
-            refuse_differences(folder, differences(before, config, free=FREE_TO_CHANGE))
+            refuse_differences(folder, differences(before, config, free=_free_to_change(config)))
         if sentence := want_of_space(folder.root, config.supervisor.min_free_bytes):
             raise UserError(sentence)
         config = _with_port(config)
@@ -66,6 +66,11 @@ def launch(loaded: Loaded[RunConfig]) -> int:
         make_tokens(folder.tokens)
         outcome = _supervise(config, folder)
         return _conclude(config, folder, outcome)
+
+
+def _free_to_change(config: RunConfig) -> tuple[str, ...]:
+    """With `trainer.accept_changes` the trainer is asked, which says in the run's metrics what has changed."""
+    return (*FREE_TO_CHANGE, "trainer.") if config.trainer.accept_changes else FREE_TO_CHANGE
 
 
 def role_specs(config: RunConfig, folder: RunFolder) -> list[RoleSpec]:

@@ -144,7 +144,8 @@ def refuse_differences(folder: RunFolder, lines: list[str]) -> None:
             [
                 f"{folder.root} holds a run with other settings:",
                 *shown,
-                f"continue it as it was with `farflung run {folder.config}`, or start another with --run.name NAME",
+                f"continue it as it was with `farflung run {folder.config}`, or start another with --run.name NAME;",
+                "settings of the trainer may change with --trainer.accept_changes true",
             ]
         )
     )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from farflung.api.client import CoordinatorClient
 from farflung.api.errors import Refused
 from farflung.api.patience import Patience, Stopped
-from farflung.errors import PeerFault
+from farflung.errors import PeerFault, UserError
 from farflung.trainer.inbox import Inbox
 from farflung.trainer.intake import IntakeRules, graded_groups
 from farflung.wire.batch import SlotOutcome
@@ -105,6 +105,11 @@ class Feed:
             evidence = await self._patience(lambda: self._client.evidence(verdict))
             groups = await asyncio.to_thread(graded_groups, outcome, data, evidence, self._rules)
         except (PeerFault, Refused) as error:
+            if self._rules.pool.is_deterministic:
+                raise UserError(
+                    f"accepted slot {outcome.slot} cannot be read ({error}): a deterministic run does not go on "
+                    "without it; restore the coordinator's store, or give the run another name"
+                ) from error
             logger.warning("accepted slot %d is dropped: %s", outcome.slot, error)
             await self._inbox.give_up(outcome.slot, UNREADABLE)
             return

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 
 from farflung.api.client import CoordinatorClient
+from farflung.api.errors import RefusalReason, Refused
 from farflung.api.patience import Patience
 from farflung.broadcast.publish import PreparedPolicy, prepare, publish
 from farflung.errors import UserError
@@ -35,6 +36,7 @@ class Publisher:
         self._client = client
         self._patience = patience
         self._pool_digest = pool.digest()
+        self._is_deterministic = pool.is_deterministic
         self._policy_files = dict(policy_files)
         self._chunk_bytes = chunk_bytes
         self._published_chunks: frozenset[str] = frozenset()
@@ -72,8 +74,34 @@ class Publisher:
         return Publication(manifest=prepared.manifest, batch=batch), prepared
 
     async def send(self, publication: Publication, prepared: PreparedPolicy) -> None:
-        """Chunks first, manifest and batch record last; idempotent."""
+        """Chunks first, manifest and batch record last; idempotent.
 
+        Raises:
+            UserError: the coordinator's store loses what is written to it.
+        """
+        try:
+            await self._send(publication, prepared)
+        except Refused as refusal:
+            if refusal.reason != RefusalReason.CHUNK_MISSING:
+                raise
+            logger.warning("version %d: %s; sending all of it again", publication.manifest.policy_version, refusal)
+            self._published_chunks = frozenset()
+            await self._send_to_an_empty_store(publication, prepared)
+        self._published_chunks = frozenset(prepared.chunks)
+        self.last = publication
+
+    async def _send_to_an_empty_store(self, publication: Publication, prepared: PreparedPolicy) -> None:
+        try:
+            await self._send(publication, prepared)
+        except Refused as refusal:
+            if refusal.reason != RefusalReason.CHUNK_MISSING:
+                raise
+            raise UserError(
+                f"the coordinator's store loses what is written to it ({refusal}): see that coordinator.store_url is "
+                "there, can be written to and is not cleaned by anybody else"
+            ) from refusal
+
+    async def _send(self, publication: Publication, prepared: PreparedPolicy) -> None:
         async def put_chunk(sha256: str, data: bytes) -> None:
             await self._patience(lambda: self._client.put_chunk(sha256, data))
 
@@ -81,8 +109,6 @@ class Publisher:
             await self._patience(lambda: self._client.publish(publication))
 
         await publish(prepared, put_chunk, put_manifest, already_published=self._published_chunks)
-        self._published_chunks = frozenset(prepared.chunks)
-        self.last = publication
 
     async def begin(self) -> None:
         """A new run.
@@ -103,7 +129,7 @@ class Publisher:
             theirs == ours              nothing to do
             theirs == ours - 1          killed between checkpoint and publication: announce ours now
             theirs >  ours              killed before the next checkpoint: the next version follows theirs in the
-                                        chain, made from the older weights
+                                        chain, made from the older weights (not in deterministic mode)
             otherwise                   of different runs
 
         Args:
@@ -111,7 +137,7 @@ class Publisher:
             policy: restored from it.
 
         Raises:
-            UserError: the coordinator's history is not this run's.
+            UserError: the coordinator's history is not this run's, or cannot be followed deterministically.
         """
         theirs = await self._patience(self._client.last_publication)
         their_version = -1 if theirs is None else theirs.manifest.policy_version
@@ -119,6 +145,12 @@ class Publisher:
         if their_version == our_version - 1:
             await self._send_again(ours, theirs, policy)
         elif theirs is not None and their_version > our_version:
+            if self._is_deterministic:
+                raise UserError(
+                    f"published is version {their_version} but the newest checkpoint that can be read is of version "
+                    f"{our_version}: a deterministic run cannot make the versions between again; restore the "
+                    "checkpoint, or give the run another name"
+                )
             logger.warning(
                 "the newest checkpoint is of version %d, published is %d: going on from the older weights",
                 our_version,

@@ -62,7 +62,9 @@ def summarize(metrics: Iterable[Mapping[str, Any]], usage: Usage, *, seed: int, 
         final_accuracy=float(evals[-1]["accuracy"]) if evals else None,
         eval_tasks=int(evals[-1].get("num_tasks") or 0) if evals else 0,
         versions=len(train),
-        optimizer_steps=int(last_progress.get("optimizer_steps") or sum(1 for row in train if row.get("grad_norm"))),
+        optimizer_steps=_total(
+            last_progress, "optimizer_steps", sum(1 for row in train if row.get("grad_norm") is not None)
+        ),
         wall_s=usage.wall_s,
         cpu_s=usage.cpu_s,
         staleness_mean=_staleness_mean(train),
@@ -73,13 +75,16 @@ def summarize(metrics: Iterable[Mapping[str, Any]], usage: Usage, *, seed: int, 
         worker_idle_ratio=usage.idle_ratio("worker"),
         tokens_generated=usage.tokens_generated,
         tokens_accepted=usage.tokens_accepted,
-        tokens_trained=int(
-            last_progress.get("tokens_trained") or sum(int(row.get("num_tokens") or 0) for row in train)
-        ),
+        tokens_trained=_total(last_progress, "tokens_trained", sum(int(row.get("num_tokens") or 0) for row in train)),
         drops=merged_drops(usage.drops, [*train, last_progress]),
         seed=seed,
         config_digest=config_digest,
     )
+
+
+def _total(progress: Mapping[str, Any], name: str, otherwise: int) -> int:
+    """What the trainer said when it ended, 0 included; the sum over versions while it has not."""
+    return otherwise if progress.get(name) is None else int(progress[name])
 
 
 def staleness_histogram(train: Iterable[Mapping[str, Any]]) -> dict[int, int]:

@@ -146,12 +146,12 @@ def _fold_node(rows: list[Mapping[str, Any]]) -> NodeUsage:
 
 
 def _is_new_life(row: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Time since the start of a process never falls while it lives."""
-    return bool(row["session"] != after["session"] or _lived_s(after) < _lived_s(row))
-
-
-def _lived_s(row: Mapping[str, Any]) -> float:
-    return float(row["busy_s"]) + float(row["idle_s"])
+    """Neither what it worked nor what it waited ever falls while a process lives."""
+    return bool(
+        row["session"] != after["session"]
+        or float(after["busy_s"]) < float(row["busy_s"])
+        or float(after["idle_s"]) < float(row["idle_s"])
+    )
 
 
 def _by_session(rows: Iterable[Mapping[str, Any]], name: str) -> dict[int, float]:

@@ -179,7 +179,7 @@ def merged_drops(pool: Mapping[str, int], rows: Iterable[Mapping[str, Any]]) -> 
 def _node_figures(node: NodeStatus, before: Heartbeat | None, window_s: float) -> NodeFigures:
     now = node.heartbeat
     idle_share = tokens_per_s = None
-    if before is not None and window_s > 0 and _lived_s(now) >= _lived_s(before):
+    if before is not None and window_s > 0 and _is_same_life(before, now):
         busy_s, idle_s = now.busy_s - before.busy_s, now.idle_s - before.idle_s
         idle_share = idle_s / (busy_s + idle_s) if busy_s + idle_s > 0 else None
         tokens_per_s = (now.tokens - before.tokens) / window_s
@@ -194,9 +194,9 @@ def _node_figures(node: NodeStatus, before: Heartbeat | None, window_s: float) -
     )
 
 
-def _lived_s(heartbeat: Heartbeat) -> float:
-    """Never falls in one life of a process."""
-    return heartbeat.busy_s + heartbeat.idle_s
+def _is_same_life(before: Heartbeat, now: Heartbeat) -> bool:
+    """None of these ever falls while a process lives; one that has started again counts from 0."""
+    return now.busy_s >= before.busy_s and now.idle_s >= before.idle_s and now.tokens >= before.tokens
 
 
 def _series(rows: Iterable[Mapping[str, Any]], name: str) -> tuple[Point, ...]:

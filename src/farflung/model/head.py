@@ -3,7 +3,10 @@
     logits = (hidden / temperature) W^T in float32, reserved ids -inf
     logprob_t = logits_t[target_t] - logsumexp(logits_t);   entropy_t = -sum_v p_v log p_v
 
-Chunks of tokens are computed one after another, and again in the backward pass (d logits = grad * (onehot - p)).
+Chunks of tokens are computed one after another, and again in the backward pass:
+
+    d logits = grad_logprob * (onehot - p) - grad_entropy * p * (log p + entropy)
+
 Engine, trainer and verifier call `next_token_logits`: temperature and reserved ids have their meaning here alone.
 Knows no decoder and no objective.
 """
@@ -64,7 +67,7 @@ def token_logprobs(
     reserved_token_ids: Sequence[int] = (),
     chunk_tokens: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(logprobs_N, entropy_N) of `targets_N`; logprobs carry gradients to states and head, entropy is a metric.
+    """(logprobs_N, entropy_N) of `targets_N`; both carry gradients to states and head.
 
     Args:
         hidden_ND: states that predict the targets, row by row.
@@ -100,28 +103,40 @@ class _ChunkedLogprobs(torch.autograd.Function):
             logprobs.append(log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1))
             normalisers.append(normaliser)
             entropies.append(_entropy_(log_p))
-        ctx.save_for_backward(hidden_ND, weight_VD, targets_N, mask_V, torch.cat(normalisers))
-        ctx.temperature, ctx.chunk_tokens = temperature, chunk_tokens
         entropy_N = torch.cat(entropies)
-        ctx.mark_non_differentiable(entropy_N)
+        ctx.save_for_backward(hidden_ND, weight_VD, targets_N, mask_V, torch.cat(normalisers), entropy_N)
+        ctx.temperature, ctx.chunk_tokens = temperature, chunk_tokens
+        ctx.set_materialize_grads(False)  # entropy is mostly a metric: without a gradient it costs nothing
         return torch.cat(logprobs), entropy_N
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
-        hidden_ND, weight_VD, targets_N, mask_V, normaliser_N1 = ctx.saved_tensors
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, Tensor, None, None, None, None]:
+        hidden_ND, weight_VD, targets_N, mask_V, normaliser_N1, entropy_N = ctx.saved_tensors
         wide_VD = _wide(weight_VD)
+        grad_logprob_N = torch.zeros_like(entropy_N) if grads[0] is None else grads[0]
         grad_weight_VD = torch.zeros_like(wide_VD)
         grad_hidden_ND = torch.empty_like(hidden_ND)
         for start in range(0, len(hidden_ND), ctx.chunk_tokens):
             rows = slice(start, start + ctx.chunk_tokens)
             hidden = hidden_ND[rows]
             logits = next_token_logits(hidden, weight_VD, temperature=ctx.temperature, mask_V=mask_V)
-            grad_N1 = (grads[0][rows] / ctx.temperature).unsqueeze(-1)
-            grad_logits = logits.sub_(normaliser_N1[rows]).exp_().mul_(-grad_N1)
+            log_p = logits.sub_(normaliser_N1[rows])
+            grad_N1 = (grad_logprob_N[rows] / ctx.temperature).unsqueeze(-1)
+            if grads[1] is None:
+                grad_logits = log_p.exp_().mul_(-grad_N1)
+            else:
+                grad_logits = _entropy_grad(log_p, entropy_N[rows], grads[1][rows] / ctx.temperature)
+                grad_logits.addcmul_(log_p.exp_(), grad_N1, value=-1)
             grad_logits.scatter_add_(-1, targets_N[rows].unsqueeze(-1), grad_N1)
             grad_hidden_ND[rows] = grad_logits @ wide_VD
             grad_weight_VD.addmm_(grad_logits.T, _wide(hidden))
         return grad_hidden_ND, grad_weight_VD, None, None, None, None
+
+
+def _entropy_grad(log_p_NV: Tensor, entropy_N: Tensor, grad_N: Tensor) -> Tensor:
+    """Gradient of the entropies in the logits. Reserved ids have p = 0 and log p = -inf, whose product is to be 0."""
+    finite_NV = log_p_NV.clamp(min=torch.finfo(log_p_NV.dtype).min / 2)
+    return log_p_NV.exp().mul_(finite_NV + entropy_N.unsqueeze(-1)).mul_(-grad_N.unsqueeze(-1))
 
 
 def _entropy_(log_p_NV: Tensor) -> Tensor:

@@ -65,7 +65,10 @@ def test_advantages_agree(scale: str, normalize: Estimator, rewards: list[float 
     """A rollout without a reward: advantage 0 at TRL, no sample at all here; neither counts it in mean or std."""
     given = peer.tokens()
     theirs = peer.rollout_batch(peer.trainer(scale_rewards=scale), given, rewards=rewards)["advantages"]
-    ours = {(s.group, s.sample): s.advantage for s in training_samples(groups(given, rewards), normalize=normalize)}
+    ours = {
+        (s.group, s.sample): float(s.advantages[0])
+        for s in training_samples(groups(given, rewards), normalize=normalize)
+    }
     aligned = [ours.get((row // 4, row % 4), 0.0) for row in range(8)]
     assert theirs.tolist() == pytest.approx(aligned, abs=1e-6)
 
@@ -84,7 +87,7 @@ def test_truncated_completions_leave_the_loss_and_keep_their_place_in_the_mean()
     assert int(batch["num_items_in_batch"]) == sum(sample.num_loss_tokens for sample in samples)
     made = peer.trainer(scale_rewards="group")
     advantages = peer.rollout_batch(made, given, rewards=[*REWARDS])["advantages"]
-    assert [sample.advantage for sample in samples] == pytest.approx(advantages[kept].tolist(), abs=1e-6)
+    assert [float(sample.advantages[0]) for sample in samples] == pytest.approx(advantages[kept].tolist(), abs=1e-6)
 
 
 def test_a_group_without_signal_costs_trl_tokens_in_the_mean_and_us_none() -> None:
@@ -167,7 +170,7 @@ def _trl_inputs(samples: list[TrainingSample]) -> dict[str, torch.Tensor]:
         "prompt_mask": torch.ones(len(samples), prompt, dtype=torch.long),
         "completion_ids": rows([sample.tokens[prompt:] for sample in samples]).long(),
         "completion_mask": rows([sample.loss_mask for sample in samples]).long(),
-        "advantages": torch.tensor([sample.advantage for sample in samples]),
+        "advantages": torch.tensor([float(sample.advantages[0]) for sample in samples]),
         "old_per_token_logps": rows([sample.behaviour_logprobs for sample in samples]),
         "num_items_in_batch": torch.tensor(sum(sample.num_loss_tokens for sample in samples)),
     }

@@ -14,7 +14,7 @@ from farflung.cli import launch, main
 from farflung.cli.arguments import split_settings
 from farflung.errors import OurFault
 
-COMMANDS = ["demo", "run", "coordinator", "trainer", "worker", "validator", "status", "model", "eval", "serve", "chat"]
+COMMANDS = ["demo", "run", "coordinator", "trainer", "worker", "validator", "status", "model", "eval", "serve", "chat", "sft"]
 
 
 @pytest.fixture(autouse=True)

@@ -82,6 +82,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
             )
     _add_status(commands)
     _add_model(commands)
+    _add_sft(commands)
     _add_eval(commands)
     _add_serve(commands)
     _add_chat(commands)
@@ -140,6 +141,13 @@ def _add_eval(commands: Commands) -> None:
     evaluate.add_argument("--seed", type=int, help="of tasks and draws (default 0)")
     evaluate.add_argument("--out", metavar="DIR", help="(default evals/<model>-<environment>-<digest>)")
     evaluate.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _add_sft(commands: Commands) -> None:
+    sft = _command(commands, "sft", "supervised fine-tuning, for a start", help_texts.SFT, help_texts.SFT_EPILOG)
+    sft.add_argument("model", metavar="MODEL", help="folder of a model")
+    sft.add_argument("data", metavar="DATA", help=".jsonl or .parquet file of examples")
+    sft.add_argument("--out", metavar="DIR", required=True, help="where the run and its model go")
 
 
 def _add_serve(commands: Commands) -> None:

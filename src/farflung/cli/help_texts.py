@@ -164,3 +164,15 @@ CHAT_EPILOG = """\
 examples:
   farflung chat models/smollm2-135m-instruct --seed 1
   echo "What is the capital of France?" | farflung chat models/mine"""
+
+SFT = """\
+Fine-tune a model folder on examples, with the loss on the assistant's words
+alone. Examples are rows of JSON lines or Parquet with `messages`, or with
+`prompt` and `completion`. Packed, so that padding costs nothing; killed or
+interrupted, the same command goes on and ends with the same weights."""
+
+SFT_EPILOG = """\
+examples:
+  farflung sft models/smollm2-135m-instruct chats.jsonl --out sft/first
+  farflung sft models/mine rows.parquet --out sft/second --sft.epochs 3 \\
+      --sft.optimizer.lr 2e-5 --sft.batch_size 32"""

@@ -37,6 +37,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.status import show_status
 
             return show_status(arguments.url)
+        case "sft":
+            from farflung.cli.sft import run_sft_command
+
+            return run_sft_command(arguments, settings)
         case "serve":
             from farflung.cli.serve import run_serve
 

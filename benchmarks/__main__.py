@@ -6,7 +6,7 @@ from importlib import import_module
 
 from benchmarks import report
 
-BENCHMARKS = ("draws", "engine", "training_step", "memory", "wall_clock", "demo")
+BENCHMARKS = ("draws", "engine", "training_step", "memory", "wall_clock", "demo", "staleness", "stragglers")
 """Modules, imported when they are wanted, since some need a peer library. Each has `run()`, which measures, prints what
 it does and calls `record` for every figure."""
 

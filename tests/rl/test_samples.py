@@ -1,11 +1,13 @@
 import math
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
+from farflung.rl.estimators import Estimator
 from farflung.rl.samples import training_samples
-from farflung.rl.types import RolloutGroup, TrainingSample
+from farflung.rl.types import RolloutGroup, TrainingSample, Turn
 from farflung.wire.rollout import Rollout, StopReason
 
 
@@ -97,3 +99,39 @@ def test_whitened_advantages_weigh_rollouts_by_the_tokens_that_are_learned_from(
     samples = training_samples([a_group([1.0, 0.0, 1.0], rollouts)], normalize="reinforce_pp", mask_truncated=True)
     std = math.sqrt(((2 / 3) ** 2 + 2 * (1 / 3) ** 2) / 2)
     assert [sample.advantages[0] for sample in samples] == pytest.approx([2 / 3 / std, -1 / 3 / std])
+
+
+def kl_penalties(*values: list[float]) -> dict[tuple[int, int, int], np.ndarray]:
+    return {(4, 1, sample): np.array(each) for sample, each in enumerate(values)}
+
+
+def test_kl_in_the_reward_lowers_the_reward_that_is_compared_in_the_group() -> None:
+    """1 - 0.1 and 0 - 0.2 - 0.3: mean 0.2."""
+    samples = training_samples([a_group([1.0, 0.0])], penalties=kl_penalties([0.1], [0.2, 0.3]))
+    assert [sample.advantages.tolist() for sample in samples] == [pytest.approx([0.7]), pytest.approx([-0.7, -0.7])]
+
+
+@pytest.mark.parametrize(("normalize", "baseline"), [("reinforce_pp", 0.0), ("reinforce_pp_baseline", 0.5)])
+def test_kl_in_the_reward_is_a_return_at_each_token_and_whitened_over_the_step(
+    normalize: Estimator, baseline: float
+) -> None:
+    samples = training_samples([a_group([1.0, 0.0])], normalize=normalize, penalties=kl_penalties([0.1], [0.2, 0.3]))
+    returns = np.array([1 - 0.1, 0 - 0.5, 0 - 0.3]) - baseline
+    expected = (returns - returns.mean()) / returns.std(ddof=1)
+    assert np.concatenate([sample.advantages for sample in samples]) == pytest.approx(expected, rel=1e-6)
+    assert np.concatenate([sample.advantages for sample in samples]).mean() == pytest.approx(0, abs=1e-7)
+
+
+@pytest.mark.parametrize("normalize", get_args(Estimator))
+def test_kl_of_masked_tokens_does_not_enter_returns(normalize: Estimator) -> None:
+    """Case L8: a tool's output between two turns, with any KL whatever."""
+    turns = ((Turn(start=0, end=1, reward=0.0), Turn(start=2, end=3, reward=1.0)), (Turn(start=0, end=1, reward=0.0),))
+    group = replace(a_group([1.0, 0.0], [a_rollout(0, 3), a_rollout(1, 1)]), turns=turns)
+    found = [
+        training_samples([group], normalize=normalize, penalties=kl_penalties([0.1, of_tool, 0.2], [0.3]))
+        for of_tool in (0.0, 50.0)
+    ]
+    first, second = [[sample.advantages.tolist() for sample in samples] for samples in found]
+    assert first == second
+    assert found[1][0].advantages[1] == 0.0
+    assert found[1][0].loss_mask.tolist() == [True, False, True]

@@ -50,6 +50,8 @@ class FlatBatch:
     """[M] float32 (`TrainingSample.group_log_expectation`); None if a sample has none."""
     prox_logprobs_M: Tensor | None = None
     """[M] float32, of the policy when its version began; None = this is that moment."""
+    ref_logprobs_M: Tensor | None = None
+    """[M] float32 (`TrainingSample.ref_logprobs`); None if a sample has none."""
 
     def sequences(self, num_loss_sequences: int) -> Sequences:
         """The document index.
@@ -62,7 +64,7 @@ class FlatBatch:
         )
 
     def to(self, device: torch.device | str) -> "FlatBatch":
-        expectation_M, prox_M = self.group_log_expectation_M, self.prox_logprobs_M
+        expectation_M, prox_M, ref_M = self.group_log_expectation_M, self.prox_logprobs_M, self.ref_logprobs_M
         return replace(
             self,
             tokens_N=self.tokens_N.to(device),
@@ -74,6 +76,7 @@ class FlatBatch:
             sequence_M=self.sequence_M.to(device),
             group_log_expectation_M=None if expectation_M is None else expectation_M.to(device),
             prox_logprobs_M=None if prox_M is None else prox_M.to(device),
+            ref_logprobs_M=None if ref_M is None else ref_M.to(device),
         )
 
 
@@ -108,6 +111,7 @@ def flatten(samples: Sequence[TrainingSample]) -> FlatBatch:
         loss_mask_M=torch.from_numpy(np.concatenate([sample.loss_mask for sample in samples])),
         sequence_M=torch.from_numpy(np.repeat(np.arange(len(samples)), completions_S)),
         group_log_expectation_M=_group_log_expectation(samples, completions_S),
+        ref_logprobs_M=_ref_logprobs(samples),
     )
 
 
@@ -141,6 +145,11 @@ def _group_log_expectation(samples: Sequence[TrainingSample], completions_S: NDA
     if len(known) < len(samples):
         return None
     return torch.from_numpy(np.repeat(np.array(known, dtype=np.float32), completions_S))
+
+
+def _ref_logprobs(samples: Sequence[TrainingSample]) -> Tensor | None:
+    known = [sample.ref_logprobs for sample in samples if sample.ref_logprobs is not None]
+    return torch.from_numpy(np.concatenate(known)) if len(known) == len(samples) else None
 
 
 def count_loss_tokens(samples: Sequence[TrainingSample]) -> int:

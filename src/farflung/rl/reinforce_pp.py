@@ -17,16 +17,25 @@ from farflung.rl.whiten import Moments, whiten
 
 
 def returns_with_kl(
-    reward: float, k1_T: NDArray[np.floating], mask_T: NDArray[np.bool_], *, beta: float
+    reward: float | NDArray[np.floating], k1_T: NDArray[np.floating], mask_T: NDArray[np.bool_], *, beta: float
 ) -> NDArray[np.float64]:
     """[T] return at each token of one rollout.
 
     Args:
+        reward: of the rollout, or [T] of what is still to come at each token.
         k1_T: pi - ref of the sampled tokens; what stands at masked positions (tool output) plays no part.
     """
     penalty_T = np.where(mask_T, k1_T, 0.0).astype(np.float64)
     to_go_T = np.cumsum(penalty_T[::-1])[::-1]
     return reward - beta * to_go_T
+
+
+def whitened_returns(
+    returns: Sequence[NDArray[np.floating]], masks: Sequence[NDArray[np.bool_]]
+) -> list[NDArray[np.float64]]:
+    """Advantages [T] of every rollout of the step from its returns [T], over the tokens that the masks [T] select."""
+    moments = sum(map(Moments.of, returns, masks), Moments(count=0, mean=0.0, squares=0.0))
+    return [whiten(returns_T, mask_T, moments) for returns_T, mask_T in zip(returns, masks, strict=True)]
 
 
 def reinforce_pp_advantages(

@@ -6,7 +6,7 @@ Shapes: G rollouts in a group, P prompt tokens, T completion tokens. Arrays are 
 """
 
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,17 @@ from numpy.typing import NDArray
 from farflung.rl.staleness import StalenessHistogram, staleness
 from farflung.wire.batch import SlotDrop
 from farflung.wire.rollout import Rollout
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """A part of a completion that the policy wrote and that has a reward of its own (`rl.turns`)."""
+
+    start: int
+    """First completion token."""
+    end: int
+    """Behind the last."""
+    reward: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -33,6 +44,8 @@ class RolloutGroup:
     """[G] total rewards, which advantages are computed from; None = cannot be graded."""
     correct: tuple[float | None, ...]
     """[G] unshaped task rewards; None = the environment has none."""
+    turns: tuple[tuple[Turn, ...], ...] | None = None
+    """[G] turns of each rollout, in order; what lies between them is not the policy's. None = judged by outcome."""
 
     def __post_init__(self) -> None:
         counts = (len(self.rollouts), len(self.rewards), len(self.correct))
@@ -43,6 +56,9 @@ class RolloutGroup:
             )
         if len({rollout.policy_version for rollout in self.rollouts}) != 1:
             raise ValueError(f"group {self.group} of slot {self.slot} mixes policy versions: a slot has exactly one")
+        if self.turns is not None:
+            for rollout, turns in zip(self.rollouts, self.turns, strict=True):
+                _require_turns(turns, len(rollout.completion_tokens))
 
     @property
     def policy_version(self) -> int:
@@ -52,6 +68,15 @@ class RolloutGroup:
     @property
     def num_completion_tokens(self) -> int:
         return sum(len(rollout.completion_tokens) for rollout in self.rollouts)
+
+
+def _require_turns(turns: tuple[Turn, ...], num_tokens: int) -> None:
+    bounds = [0, *chain.from_iterable((turn.start, turn.end) for turn in turns), num_tokens]
+    if any(after < before for before, after in pairwise(bounds)) or any(turn.end <= turn.start for turn in turns):
+        raise ValueError(
+            f"turns {[(turn.start, turn.end) for turn in turns]} of a completion of {num_tokens} tokens: they must be "
+            "in order, apart, inside it, and none empty"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -133,6 +158,8 @@ class TrainingSample:
     sample: int
     group_log_expectation: float | None = None
     """Of its group, for GEPO (`rl.expectation`)."""
+    ref_logprobs: NDArray[np.float32] | None = None
+    """[T] of the reference policy of a KL term, at the sampling temperature; None without one."""
 
     def __post_init__(self) -> None:
         num_completion = len(self.tokens) - self.num_prompt_tokens
@@ -146,6 +173,15 @@ class TrainingSample:
                 f"{num_completion} completion tokens, {counts[0]} behaviour logprobs, {counts[1]} advantages and "
                 f"{counts[2]} mask values: they must pair up"
             )
+        if self.ref_logprobs is not None and len(self.ref_logprobs) != num_completion:
+            raise ValueError(
+                f"{num_completion} completion tokens and {len(self.ref_logprobs)} reference logprobs: they must pair up"
+            )
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """(slot, group, sample): no two samples of a batch have the same."""
+        return self.slot, self.group, self.sample
 
     @property
     def num_completion_tokens(self) -> int:

@@ -276,6 +276,7 @@ def test_metrics_of_four_tokens_by_hand() -> None:
             "sampling/importance_sampling_ratio/mean": 1.0,
             "sampling/importance_sampling_ratio/min": 0.2,
             "sampling/importance_sampling_ratio/max": 2.0,
+            "sampling/importance_sampling_ratio/effective_share": 4**2 / (4 * (4 + 0.64 + 1 + 0.04)),
             "sampling/importance_sampling_ratio/fraction_low": 0.25,
             "sampling/importance_sampling_ratio/fraction_high": 0.0,
             "sampling/sampling_logp_difference/mean": sum(abs(math.log(weight)) for weight in weights) / 4,
@@ -303,7 +304,7 @@ def test_on_policy_nothing_is_clipped_masked_or_mismatched() -> None:
     pi = [-0.5, -1.5]
     metrics = metrics_of(some_inputs(pi, [1.0, -1.0], mu=pi), DECOUPLED)
     ones = {"ratio/mean", "ratio/max"} | {
-        f"sampling/importance_sampling_ratio/{name}" for name in ("mean", "min", "max")
+        f"sampling/importance_sampling_ratio/{name}" for name in ("mean", "min", "max", "effective_share")
     }
     assert {name for name, value in metrics.items() if value == 1.0} == ones
     assert {name for name, value in metrics.items() if value != 0.0} == ones | {"num_tokens"}

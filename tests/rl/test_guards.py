@@ -10,10 +10,12 @@ from torch import Tensor
 from farflung.rl.guards import (
     GuardMode,
     GuardParams,
+    Judge,
     Level,
     guard_weight,
     guarded,
     importance_weight,
+    judged_value,
     mask_above,
     mask_outside,
     truncate,
@@ -85,26 +87,26 @@ def test_every_documented_guard_runs_and_leaves_on_policy_tokens_alone(mode: Gua
     weights = guard_weight(torch.zeros(4), ALL, params, INDEX)
     assert weights.tolist() == [1, 1, 1, 1]
     inputs = some_inputs(torch.zeros(4, dtype=torch.float64))
-    assert guarded(inputs, params, "decoupled")[0].advantages_N.tolist() == inputs.advantages_N.tolist()
+    assert guarded(inputs, params, weighs=True)[0].advantages_N.tolist() == inputs.advantages_N.tolist()
 
 
 def test_weights_stand_in_the_advantages() -> None:
-    outputs, _ = guarded(some_inputs(), GuardParams(mode="truncate", high=2.0), "decoupled")
+    outputs, _ = guarded(some_inputs(), GuardParams(mode="truncate", high=2.0), weighs=True)
     weights = [math.exp(0.1), math.exp(-0.2), math.exp(0.3), 2.0]
     assert outputs.advantages_N.tolist() == pytest.approx([weights[0], -weights[1], 2 * weights[2], -4.0])
 
 
 def test_where_the_ratio_carries_the_correction_a_guard_keeps_or_drops() -> None:
-    outputs, _ = guarded(some_inputs(), GuardParams(mode="mask", high=2.0), "behaviour")
+    outputs, _ = guarded(some_inputs(), GuardParams(mode="mask", high=2.0), weighs=False)
     assert outputs.advantages_N.tolist() == [1, -1, 2, 0]
     with pytest.raises(ValueError, match="a weight would count it twice"):
-        guarded(some_inputs(), GuardParams(mode="truncate"), "behaviour")
+        guarded(some_inputs(), GuardParams(mode="truncate"), weighs=False)
 
 
 def test_raw_weights_are_measured_before_they_are_bounded() -> None:
     """Case L13: one raw weight of 10, the rest 1, cap 2."""
     inputs = some_inputs(torch.tensor([math.log(10), 0.0, 0.0, 0.0], dtype=torch.float64))
-    outputs, parts = guarded(inputs, GuardParams(mode="truncate", high=2.0), "decoupled")
+    outputs, parts = guarded(inputs, GuardParams(mode="truncate", high=2.0), weighs=True)
     metrics = reduce_metrics([{NUM_TOKENS: torch.tensor(4), **parts}])
     assert metrics["guard/fraction_high"] == 0.25
     assert metrics["guard/raw_max"] == pytest.approx(10)
@@ -119,9 +121,9 @@ def test_raw_weights_are_measured_before_they_are_bounded() -> None:
 def test_masked_tokens_move_no_weight(level: Level, junk: float) -> None:
     mask = torch.tensor([True, False, True, True])
     params = GuardParams(mode="band", level=level)
-    clean, clean_metrics = guarded(some_inputs(LOG_WEIGHT, mask), params, "decoupled")
+    clean, clean_metrics = guarded(some_inputs(LOG_WEIGHT, mask), params, weighs=True)
     dirty_log_weight = torch.where(mask, LOG_WEIGHT, junk)
-    dirty, dirty_metrics = guarded(some_inputs(dirty_log_weight, mask), params, "decoupled")
+    dirty, dirty_metrics = guarded(some_inputs(dirty_log_weight, mask), params, weighs=True)
     assert dirty.advantages_N[mask].tolist() == clean.advantages_N[mask].tolist()
     assert {name: value.item() for name, value in dirty_metrics.items()} == {
         name: value.item() for name, value in clean_metrics.items()
@@ -130,7 +132,7 @@ def test_masked_tokens_move_no_weight(level: Level, junk: float) -> None:
 
 def test_sequence_levels_need_sequences() -> None:
     with pytest.raises(ValueError, match="level is 'geometric' and"):
-        guarded(replace(some_inputs(), sequences=None), GuardParams(mode="band", level="geometric"), "decoupled")
+        guarded(replace(some_inputs(), sequences=None), GuardParams(mode="band", level="geometric"), weighs=True)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +143,8 @@ def test_sequence_levels_need_sequences() -> None:
         ({"judged_at": "word"}, "judged_at is 'word'"),
         ({"low": 1.5}, r"bounds are \[1\.5, 2\.0\]"),
         ({"high": 0.9}, r"bounds are \[0\.5, 0\.9\]"),
+        ({"mode": "mask", "judged_at": "k3", "high": 0.0}, "largest mean k3 must be above 0 nats"),
+        ({"mode": "band", "judged_at": "k3"}, "which has no lower bound: use mask"),
         ({"mode": "truncate", "judged_at": "sequence"}, "judged at its own level"),
     ],
 )
@@ -160,6 +164,32 @@ def test_opsm_drops_unlikely_sequences_of_negative_advantage_alone() -> None:
         sequences=Sequences(sequence_N=torch.tensor([0, 0, 1, 2, 2, 3]), num_sequences=4, num_loss_sequences=4),
     )
     opsm = GuardParams(mode="band", level="geometric", low=math.exp(-0.25), high=math.inf, only_negative=True)
-    kept, metrics = guarded(inputs, opsm, "behaviour")
+    kept, metrics = guarded(inputs, opsm, weighs=False)
     assert kept.advantages_N.tolist() == [-1, -1, 0, 1, 1, 1]
     assert reduce_metrics([metrics | {NUM_TOKENS: torch.tensor(6)}])["guard/is_masked"] == pytest.approx(1 / 6)
+
+
+def test_a_sequence_is_rejected_by_its_mean_k3_whatever_the_sign_of_its_drift() -> None:
+    """K3 rejection: exp(l) - 1 - l over [0.1, -0.2, 0.3] is 0.02125 on average, of log 4 it is 1.614."""
+    means = [sum(math.exp(x) - 1 - x for x in (0.1, -0.2, 0.3)) / 3] * 3 + [3 - math.log(4)]
+    assert judged_value(LOG_WEIGHT, ALL, "k3", INDEX).tolist() == pytest.approx(means)
+    params = GuardParams(mode="mask", judged_at="k3", high=0.05)
+    outputs, metrics = guarded(some_inputs(), params, weighs=False)
+    assert outputs.advantages_N.tolist() == [1, -1, 2, 0]
+    assert metrics["max/guard/raw_max"].item() == pytest.approx(means[-1])
+    assert metrics["sum/guard/fraction_high"].item() == 1
+    mirrored, _ = guarded(some_inputs(-LOG_WEIGHT), params, weighs=False)
+    assert mirrored.advantages_N.tolist() == [1, -1, 2, 0]
+
+
+def test_k3_rejection_needs_sequences() -> None:
+    with pytest.raises(ValueError, match="judged at 'k3' and"):
+        guarded(replace(some_inputs(), sequences=None), GuardParams(mode="mask", judged_at="k3"), weighs=True)
+
+
+@pytest.mark.parametrize("judge", get_args(Judge))
+def test_on_policy_tokens_pass_every_judge(judge: Judge) -> None:
+    """Case L14."""
+    inputs = some_inputs(torch.zeros(4, dtype=torch.float64))
+    kept, _ = guarded(inputs, GuardParams(mode="mask", judged_at=judge), weighs=True)
+    assert kept.advantages_N.tolist() == inputs.advantages_N.tolist()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from farflung.rl.kl import KlParams, LossKl, k1, k2, k3, k3_plus, kl_in_reward, kl_loss
+from farflung.rl.kl import KlParams, LossKl, RewardKl, k1, k2, k3, k3_plus, kl_in_reward, kl_loss
 from farflung.rl.loss import LossInputs
 from farflung.rl.metrics import reduce_metrics
 
@@ -165,12 +165,35 @@ def test_the_reward_s_kl_is_k1_without_gradient() -> None:
 
 
 @pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [("k1", [0.1, -0.3]), ("k2", [0.005, 0.045]), ("k3", [math.exp(-0.1) - 0.9, math.exp(0.3) - 1.3])],
+)
+def test_the_reward_can_be_charged_by_every_estimator_that_has_a_value(
+    estimator: RewardKl, expected: list[float]
+) -> None:
+    """Case L14; a masked position may hold anything."""
+    pi_N = torch.tensor([-0.5, -1.0, math.nan], dtype=torch.float64)
+    ref_N = torch.tensor([-0.6, -0.7, -math.inf], dtype=torch.float64)
+    penalty = kl_in_reward(pi_N, ref_N, torch.tensor([True, True, False]), estimator)
+    assert penalty.tolist() == pytest.approx([*expected, 0.0])
+
+
+def test_an_estimator_that_differs_in_its_gradient_alone_is_refused_in_the_reward() -> None:
+    with pytest.raises(ValueError, match="carries no gradient: it must be one of k1, k2, k3"):
+        kl_in_reward(PI, REF, torch.ones(3, dtype=torch.bool), "k3+")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
-    [({"coefficient": 0.0}, "coefficient is 0"), ({"estimator": "k1"}, "'k1': it must be one of k2, k3, k3+")],
+    [
+        ({"coefficient": 0.0}, "coefficient is 0"),
+        ({"estimator": "k1"}, "'k1' in the loss, where its expected gradient is 0 .*placement reward.* k2, k3, k3+"),
+        ({"estimator": "k4"}, "'k4': it must be one of k2, k3, k3+"),
+    ],
 )
 def test_parameters_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
     """k1 among them: in the loss its expected gradient is 0."""
-    with pytest.raises(ValueError, match=message.replace("+", r"\+")):
+    with pytest.raises(ValueError, match=message.replace("k3+", r"k3\+")):
         KlParams(**change)
 
 

@@ -59,3 +59,18 @@ def test_parts_must_exist_and_agree(parts: list[dict[str, Tensor]]) -> None:
 def test_a_step_without_tokens_has_no_metrics() -> None:
     with pytest.raises(ValueError, match="nothing to average over"):
         reduce_metrics([{"sum/num_tokens": torch.tensor(0)}])
+
+
+def test_metrics_of_micro_batches_weigh_tokens_and_weights_have_an_effective_size() -> None:
+    """Case L20: shards of 10 and 30 tokens with entropies 1 and 0 give 0.25; w = 2 on 10 tokens and 1 on 30."""
+    weights = ("sampling/importance_sampling_ratio/mean", "sampling/importance_sampling_ratio/squared_mean")
+    parts = [
+        {NUM_TOKENS: torch.tensor(n), "sum/entropy": torch.tensor(h * n)}
+        | {f"sum/{name}": torch.tensor(float(n * w**power)) for power, name in enumerate(weights, start=1)}
+        for n, h, w in ((10, 1.0, 2.0), (30, 0.0, 1.0))
+    ]
+    metrics = reduce_metrics(parts)
+    assert metrics["entropy"] == 0.25
+    assert metrics["sampling/importance_sampling_ratio/effective_share"] == pytest.approx(50**2 / (40 * 70))
+    assert reduce_metrics(parts * 3)["entropy"] == 0.25
+    assert "sampling/importance_sampling_ratio/squared_mean" not in metrics

@@ -12,11 +12,13 @@ What happens to it:
     mask        w where w <= high, else 0     TRL `sequence_mask`; high 3
     band        w where low <= w <= high      IcePop, arXiv 2510.18855; [0.5, 5]
 
-The bounds may be judged at another level than the weight's (a sequence kept by its geometric mean, weights per token).
-They may act where A < 0 alone: band, geometric, [exp(-d), inf] is then OPSM, which drops a sequence of negative
-advantage when mean_t(mu - prox) > d (DeepSeek-V3.2, arXiv 2512.02556).
+The bounds may be judged at another level than the weight's (a sequence kept by its geometric mean, weights per token:
+seq-mask-TIS, OpenRLHF). Judged at "k3" a sequence is kept while mean_t(exp(l_t) - 1 - l_t) <= high (verl, AReaL): nats
+of drift, whatever its sign. Bounds may act where A < 0 alone: band, geometric, [exp(-d), 1e9] is then OPSM, which drops
+a sequence of negative advantage when mean_t(mu - prox) > d (DeepSeek-V3.2, arXiv 2512.02556).
 Rejection beats truncation on toxic tails (richardli.xyz/rl-collapse-3). Where the ratio pi / mu carries the correction
-already (`anchor="behaviour"`), a weight would count it twice: there a guard only keeps or drops.
+already (`anchor="behaviour"`), or the objective has weights of its own (`rl.grpo`), a weight would count it twice:
+there a guard only keeps or drops.
 
 All functions are pure, take detached tensors, and compose: multiply weights, intersect what is kept.
 """
@@ -30,11 +32,12 @@ from torch import Tensor
 from farflung.rl.checks import require, require_name
 from farflung.rl.loss import LossInputs
 from farflung.rl.metrics import token_max, token_min, token_sum
-from farflung.rl.ratio import Anchor, bounded_exp, select_policies
+from farflung.rl.ratio import bounded_exp, select_policies
 from farflung.rl.sequences import Sequences
 
 GuardMode = Literal["off", "truncate", "mask", "band"]
 Level = Literal["token", "sequence", "geometric"]
+Judge = Literal["token", "sequence", "geometric", "k3"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +47,7 @@ class GuardParams:
     mode: GuardMode = "off"
     level: Level = "token"
     """Of the weight."""
-    judged_at: Level | None = None
+    judged_at: Judge | None = None
     """Of what the bounds apply to; None = the weight's own."""
     low: float = 0.5
     """Used by "band" alone."""
@@ -55,15 +58,24 @@ class GuardParams:
     def __post_init__(self) -> None:
         require_name("mode", self.mode, get_args(GuardMode))
         require_name("level", self.level, get_args(Level))
-        require_name("judged_at", self.judged_at or self.level, get_args(Level))
-        require(
-            0 <= self.low < 1 <= self.high,
-            f"the guard's bounds are [{self.low}, {self.high}]: they must hold 1, the weight of an on-policy token",
-        )
+        require_name("judged_at", self.judged_at or self.level, get_args(Judge))
+        self._require_bounds()
         require(
             self.mode != "truncate" or self.judged_at in (None, self.level),
             f"judged_at is {self.judged_at!r} with mode 'truncate' and level {self.level!r}: what is truncated is "
             "judged at its own level",
+        )
+
+    def _require_bounds(self) -> None:
+        if self.judged_at == "k3":
+            require(self.high > 0, f"the guard's high is {self.high}: the largest mean k3 must be above 0 nats")
+            require(
+                self.mode in ("off", "mask"), f"mode is {self.mode!r} judged at k3, which has no lower bound: use mask"
+            )
+            return
+        require(
+            0 <= self.low < 1 <= self.high,
+            f"the guard's bounds are [{self.low}, {self.high}]: they must hold 1, the weight of an on-policy token",
         )
 
 
@@ -83,6 +95,20 @@ def importance_weight(log_weight_N: Tensor, mask_N: Tensor, level: Level, sequen
         raise ValueError(f"level is {level!r} and inputs.sequences is None: it needs the document index")
     combine = sequences.sum if level == "sequence" else sequences.mean
     return sequences.spread(bounded_exp(combine(log_weight_N, mask_N)))
+
+
+def judged_value(log_weight_N: Tensor, mask_N: Tensor, judge: Judge, sequences: Sequences | None) -> Tensor:
+    """[N] what the bounds are compared with: a raw weight, or the sequence's mean k3.
+
+    Raises:
+        ValueError: a sequence level without sequences.
+    """
+    if judge != "k3":
+        return importance_weight(log_weight_N, mask_N, judge, sequences)
+    if sequences is None:
+        raise ValueError("judged at 'k3' and inputs.sequences is None: it needs the document index")
+    log_weight_N = log_weight_N.detach()
+    return sequences.spread(sequences.mean(bounded_exp(log_weight_N) - 1 - log_weight_N, mask_N))
 
 
 def truncate(weight_N: Tensor, high: float) -> Tensor:
@@ -114,31 +140,34 @@ def guard_weight(
     weight_N = importance_weight(log_weight_N, mask_N, params.level, sequences)
     if params.mode == "truncate":
         return truncate(weight_N, params.high)
-    judged_N = importance_weight(log_weight_N, mask_N, params.judged_at or params.level, sequences)
+    judged_N = judged_value(log_weight_N, mask_N, params.judged_at or params.level, sequences)
     if params.mode == "mask":
         return mask_above(weight_N, params.high, judged_N)
     return mask_outside(weight_N, params.low, params.high, judged_N)
 
 
-def require_fit(params: GuardParams, anchor: Anchor) -> None:
-    """Raises `ValueError` for a weight where the ratio is one already."""
+def require_fit(params: GuardParams, *, weighs: bool) -> None:
+    """Raises `ValueError` for a weight where there is one already."""
     require(
-        anchor == "decoupled" or params.mode != "truncate",
-        "the guard's mode is 'truncate' with anchor 'behaviour': the ratio carries the correction already, a weight "
-        "would count it twice; use mask or band, or anchor decoupled",
+        weighs or params.mode != "truncate",
+        "the guard's mode is 'truncate' where the objective has a correction already (anchor 'behaviour', or weights "
+        "of its own as grpo): a weight would count it twice; use mask or band, or an objective with anchor decoupled",
     )
 
 
-def guarded(inputs: LossInputs, params: GuardParams, anchor: Anchor) -> tuple[LossInputs, dict[str, Tensor]]:
+def guarded(inputs: LossInputs, params: GuardParams, *, weighs: bool) -> tuple[LossInputs, dict[str, Tensor]]:
     """(inputs with advantages times weight, metrics of the raw weight).
 
     Every objective scales with its advantages and looks at their sign alone, so that a constant weight >= 0 may stand
-    there. Masked tokens still count in the normaliser. Weights are prox / mu; with `anchor="behaviour"` 0 or 1.
+    there. Masked tokens still count in the normaliser.
+
+    Args:
+        weighs: weights are prox / mu; otherwise 0 or 1, because the objective corrects for the rest itself.
 
     Raises:
-        ValueError: "truncate" with `anchor="behaviour"`, or a sequence level without sequences.
+        ValueError: "truncate" without `weighs`, or a sequence level without sequences.
     """
-    require_fit(params, anchor)
+    require_fit(params, weighs=weighs)
     if params.mode == "off":
         return inputs, {}
     with torch.no_grad():
@@ -149,10 +178,9 @@ def guarded(inputs: LossInputs, params: GuardParams, anchor: Anchor) -> tuple[Lo
         if params.only_negative:
             free_N = importance_weight(log_weight_N, mask_N, params.level, inputs.sequences)
             weight_N = torch.where(policies.advantages_N < 0, weight_N, free_N)
-        if anchor == "behaviour":
+        if not weighs:
             weight_N = (weight_N > 0).to(weight_N.dtype)
-        level = params.judged_at or params.level
-        raw_N = importance_weight(log_weight_N, mask_N, level, inputs.sequences)
+        raw_N = judged_value(log_weight_N, mask_N, params.judged_at or params.level, inputs.sequences)
         low = params.low if params.mode == "band" else 0.0
         metrics = {
             "sum/guard/weight_mean": token_sum(weight_N, mask_N),

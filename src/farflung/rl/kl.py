@@ -24,7 +24,9 @@ from farflung.rl.metrics import NUM_TOKENS, token_sum
 from farflung.rl.ratio import bounded_exp, select_policies
 
 LossKl = Literal["k2", "k3", "k3+", "k3_unbiased"]
-"""Those with a gradient; k1 is `kl_in_reward`."""
+"""Those with a gradient."""
+RewardKl = Literal["k1", "k2", "k3"]
+"""Those that differ in value: what is in the reward has no gradient of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +36,11 @@ class KlParams:
 
     def __post_init__(self) -> None:
         require(self.coefficient > 0, f"the KL coefficient is {self.coefficient}: it must be above 0, usually 1e-3")
+        require(
+            self.estimator != "k1",  # type: ignore[comparison-overlap]
+            "the KL estimator is 'k1' in the loss, where its expected gradient is 0 and it does nothing: use it in the "
+            f"reward (placement reward), or one of {', '.join(get_args(LossKl))}",
+        )
         require_name("KL estimator", self.estimator, get_args(LossKl))
 
 
@@ -55,9 +62,23 @@ def k3_plus(log_ratio_N: Tensor) -> Tensor:
     return backward_N - backward_N.detach() + k3(log_ratio_N).detach()
 
 
-def kl_in_reward(trainer_logprobs_N: Tensor, ref_logprobs_N: Tensor, mask_N: Tensor) -> Tensor:
-    """[N] k1 without gradient, 0 where masked: subtract beta times it from the rewards (`rl.reinforce_pp`)."""
-    return torch.where(mask_N, k1(trainer_logprobs_N - ref_logprobs_N), 0).detach()
+def kl_in_reward(logprobs_N: Tensor, ref_logprobs_N: Tensor, mask_N: Tensor, estimator: RewardKl = "k1") -> Tensor:
+    """[N] without gradient, 0 where masked: subtract beta times it from the rewards (`rl.samples`).
+
+    Args:
+        logprobs_N: of the policy whose actions the reward judges: the one that sampled.
+
+    Raises:
+        ValueError: an estimator that differs from another in its gradient alone.
+    """
+    require(
+        estimator in get_args(RewardKl),
+        f"the KL estimator is {estimator!r} in the reward, which carries no gradient: it must be one of "
+        f"{', '.join(get_args(RewardKl))}",
+    )
+    value = {"k1": k1, "k2": k2, "k3": k3}[estimator]
+    difference_N = torch.where(mask_N, logprobs_N - ref_logprobs_N, 0)
+    return torch.where(mask_N, value(difference_N), 0).detach()
 
 
 def kl_loss(inputs: LossInputs, params: KlParams, num_loss_tokens: int) -> LossOutputs:

@@ -11,6 +11,10 @@ from torch import Tensor
 
 NUM_TOKENS = "sum/num_tokens"
 LOSS = "sum/policy_loss"
+MEAN_WEIGHT = "sampling/importance_sampling_ratio/mean"
+SQUARED_WEIGHT = "sampling/importance_sampling_ratio/squared_mean"
+EFFECTIVE_SHARE = "sampling/importance_sampling_ratio/effective_share"
+"""Effective sample size / tokens, (sum w)^2 / (n sum w^2): 1 where all weights are equal."""
 
 
 def token_sum(values_N: Tensor, mask_N: Tensor) -> Tensor:
@@ -59,7 +63,12 @@ def reduce_metrics(parts: Sequence[Mapping[str, Tensor]], num_steps: int = 1) ->
         raise ValueError("no loss token in the whole step: there is nothing to average over")
     if LOSS in combined:
         combined[LOSS] /= num_steps
-    return {name.split("/", 1)[1]: value if _is_final(name) else value / num_tokens for name, value in combined.items()}
+    reduced = {
+        name.split("/", 1)[1]: value if _is_final(name) else value / num_tokens for name, value in combined.items()
+    }
+    if squared := reduced.pop(SQUARED_WEIGHT, 0.0):
+        reduced[EFFECTIVE_SHARE] = reduced[MEAN_WEIGHT] ** 2 / squared
+    return reduced
 
 
 def _is_final(name: str) -> bool:

@@ -7,7 +7,7 @@ whoever reads the configuration imports them, not this module.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from farflung.rl.checks import require
@@ -23,6 +23,7 @@ from farflung.rl.guards import NO_GUARD, GuardParams, guarded, require_fit
 from farflung.rl.ipo import IpoParams, ipo_loss
 from farflung.rl.kl import KlParams, kl_loss
 from farflung.rl.loss import LossInputs, LossOutputs
+from farflung.rl.policy_metrics import advantage_metrics
 from farflung.rl.ppo import PpoParams, ppo_loss
 from farflung.rl.ratio import Anchor
 from farflung.rl.reinforce import ReinforceParams, reinforce_loss
@@ -62,11 +63,12 @@ class Objective:
     kl: KlParams | None = None
 
     def __post_init__(self) -> None:
-        require_fit(self.guard, self.anchor)
+        require_fit(self.guard, weighs=self.guard_weighs)
 
     def __call__(self, inputs: LossInputs, num_loss_tokens: int) -> LossOutputs:
         """Raises `ValueError` where the inputs lack what a part needs."""
-        guarded_inputs, metrics = guarded(inputs, self.guard, self.anchor)
+        guarded_inputs, metrics = guarded(inputs, self.guard, weighs=self.guard_weighs)
+        metrics |= advantage_metrics(inputs)
         parts = [self.function(guarded_inputs, self.params, num_loss_tokens)]
         if self.entropy is not None:
             parts.append(entropy_loss(inputs, self.entropy, num_loss_tokens))
@@ -81,9 +83,22 @@ class Objective:
 
     @property
     def anchor(self) -> Anchor:
-        """ "behaviour" unless the parameters say otherwise: a guard then only keeps or drops."""
+        """ "behaviour" unless the parameters say otherwise."""
         anchor: Anchor = getattr(self.params, "anchor", "behaviour")
         return anchor
+
+    @property
+    def guard_weighs(self) -> bool:
+        """Whether the guard's weight is the correction; else it only keeps or drops."""
+        return self.anchor == "decoupled" and not isinstance(self.params, GrpoParams)
+
+    def with_coefficients(self, *, kl: float, entropy: float) -> "Objective":
+        """The same with other weights of what is added; 0 leaves a part out. What is not there stays away."""
+        return replace(
+            self,
+            kl=replace(self.kl, coefficient=kl) if self.kl is not None and kl else None,
+            entropy=replace(self.entropy, coefficient=entropy) if self.entropy is not None and entropy else None,
+        )
 
 
 def make_params(name: str, values: Mapping[str, ParamValue], *, max_length_tokens: int) -> Any:

@@ -8,7 +8,19 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from farflung.rl.loss import LossInputs
-from farflung.rl.metrics import LOSS, NUM_TOKENS, token_max, token_min, token_sum
+from farflung.rl.metrics import LOSS, NUM_TOKENS, SQUARED_WEIGHT, token_max, token_min, token_sum
+
+
+def advantage_metrics(inputs: LossInputs) -> dict[str, Tensor]:
+    """Of the advantages as they were computed, before any weight; shares are of loss tokens."""
+    advantages_N, mask_N = inputs.advantages_N.detach(), inputs.loss_mask_N
+    return {
+        "sum/advantage/mean": token_sum(advantages_N, mask_N),
+        "sum/advantage/positive": token_sum(advantages_N > 0, mask_N),
+        "sum/advantage/negative": token_sum(advantages_N < 0, mask_N),
+        "max/advantage/max": token_max(advantages_N, mask_N),
+        "min/advantage/min": token_min(advantages_N, mask_N),
+    }
 
 
 def policy_metrics(
@@ -34,6 +46,7 @@ def policy_metrics(
         "ratio/mean": ratio_N,
         "ppo_kl": ratio_N - ratio_N.log() - 1,
         "sampling/importance_sampling_ratio/mean": raw_weight_N,
+        SQUARED_WEIGHT: raw_weight_N.square(),
         "sampling/sampling_logp_difference/mean": logp_difference_N,
         "mismatch_kl/mean": mismatch_kl_N,
     }

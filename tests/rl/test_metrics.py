@@ -4,7 +4,7 @@ from torch import Tensor
 
 from farflung.rl.grpo import GrpoParams, grpo_loss
 from farflung.rl.loss import LossInputs
-from farflung.rl.metrics import combine_metrics, reduce_metrics
+from farflung.rl.metrics import NUM_TOKENS, combine_metrics, reduce_metrics
 
 
 def metrics_of_shard(num_tokens: int, entropy: float, num_loss_tokens: int = 40) -> dict[str, Tensor]:

@@ -513,7 +513,12 @@ def test_a_graders_crash_passes_through_and_becomes_an_unjudged_submission() -> 
     with pytest.raises(ZeroDivisionError):
         honest.judged(crash)
     judgement = not_accepted(
-        honest.submission, RejectReason.VALIDATOR_FAULT, "grader crashed", RULES, validator="validator-1", now_ms=5
+        honest.submission,
+        RejectReason.VALIDATOR_FAULT,
+        "grader crashed",
+        pool_digest=RULES.pool_digest,
+        validator="validator-1",
+        now_ms=5,
     )
     assert judgement.verdict.outcome is Outcome.UNJUDGED
     assert judgement.evidence.detail == "grader crashed"
@@ -526,7 +531,12 @@ def test_a_grader_that_skips_a_rollout_is_a_bug_of_ours() -> None:
 
 def test_long_details_are_cut() -> None:
     judgement = not_accepted(
-        claim().submission, RejectReason.SCHEMA, "x" * 10_000, RULES, validator="validator-1", now_ms=5
+        claim().submission,
+        RejectReason.SCHEMA,
+        "x" * 10_000,
+        pool_digest=RULES.pool_digest,
+        validator="validator-1",
+        now_ms=5,
     )
     assert len(judgement.evidence.detail) == 1000
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from farflung.envs.base import Grade
 from farflung.errors import OurFault
 from farflung.trainer.policy import Policy
-from farflung.validator.evidence import POLICY_FILES, Judge
+from farflung.validator.evidence import POLICY_FILES, Judge, own_fault
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Lease
 from farflung.wire.rollout import Rollout
@@ -105,20 +105,63 @@ def test_a_task_that_cannot_be_built_is_the_validators_fault() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), KeyError("x"), ZeroDivisionError()])
-def test_a_grader_that_breaks_is_the_validators_fault(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_G1_code_that_raises_gets_no_reward_and_the_fault_is_counted(  # noqa: N802
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     judge = a_judge()
+    grade, num_calls = judge._environment.grade, 0
 
-    def breaks(*_: Any) -> Grade:
-        raise error
+    def breaks(*args: Any) -> Grade:
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls in (2, 5):
+            raise error
+        return grade(*args)
 
     monkeypatch.setattr(judge._environment, "grade", breaks)
-    with pytest.raises(OurFault, match=type(error).__name__):
-        judge.judge(*an_assignment(sampled()), 0, 0)
+    judgement = judge.judge(*an_assignment(sampled()), 0, 0)
+    assert judgement.verdict.outcome is Outcome.ACCEPTED
+    assert [result.reward is None for result in judgement.evidence.rewards] == [index in (1, 4) for index in range(8)]
+    assert judgement.verdict.measured[f"grading_fault/{type(error).__name__}"] == 2
+    assert judge.first_fault.startswith(type(error).__name__)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1001.0, -1e30])
+@pytest.mark.parametrize("field", ["reward", "correct", "component"])
+def test_G1_a_number_out_of_range_is_no_reward(  # noqa: N802
+    monkeypatch: pytest.MonkeyPatch, value: float, field: str
+) -> None:
+    judge = a_judge()
+    grade = Grade(
+        reward=value if field == "reward" else 1.0,
+        correct=value if field == "correct" else 1.0,
+        components={"part": value} if field == "component" else {},
+    )
+    monkeypatch.setattr(judge._environment, "grade", lambda *_: grade)
+    judgement = judge.judge(*an_assignment(sampled()), 0, 0)
+    assert {result.reward for result in judgement.evidence.rewards} == {None}
+    assert judgement.verdict.measured["grading_fault/RewardOutOfRange"] == 8
+    assert "pool.max_abs_reward is 1000" in judge.first_fault
+
+
+def test_the_largest_reward_that_is_allowed_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = a_judge(max_abs_reward=1.5)
+    monkeypatch.setattr(judge._environment, "grade", lambda *_: Grade(reward=-1.5))
+    rollouts = sampled()
+    assignment, _ = an_assignment(rollouts)
+    pool = pool_spec(max_abs_reward=1.5)
+    data = write_rollouts(rollouts, pool.digest())
+    submission = replace(
+        assignment.submission, pool_digest=pool.digest(), file_digest=sha256_hex(data), file_bytes=len(data)
+    )
+    lease = replace(assignment.lease, pool_digest=pool.digest())
+    judgement = judge.judge(Assignment(submission=submission, lease=lease), data, 0, 0)
+    assert {result.reward for result in judgement.evidence.rewards} == {-1.5}
 
 
 def test_what_is_posted_after_a_fault_of_its_own_neither_accepts_nor_blames() -> None:
     assignment, _ = an_assignment(sampled())
-    judgement = a_judge().own_fault(assignment, "x" * 100_000, 3)
+    judgement = own_fault(assignment, "x" * 100_000, POOL, "v", 3)
     assert (judgement.verdict.outcome, judgement.verdict.reason) == (Outcome.UNJUDGED, RejectReason.VALIDATOR_FAULT)
     assert judgement.verdict.submission_digest == assignment.submission.digest()
     assert judgement.evidence.rewards == ()
@@ -136,14 +179,6 @@ def test_a_completion_that_cannot_be_graded_has_no_reward(monkeypatch: pytest.Mo
     assert judgement.verdict.outcome is Outcome.ACCEPTED
     assert {result.reward for result in judgement.evidence.rewards} == {None}
     assert judgement.verdict.measured["num_ungraded"] == 8
-
-
-def test_a_reward_that_is_no_number_is_the_validators_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Case G1: it is neither recorded nor held against the worker."""
-    judge = a_judge()
-    monkeypatch.setattr(judge._environment, "grade", lambda task, completion: Grade(reward=float("nan")))
-    with pytest.raises(OurFault):
-        judge.judge(*an_assignment(sampled()), 0, 0)
 
 
 def test_files_of_another_tokenizer_are_refused() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from farflung.api.client import CoordinatorClient
 from farflung.api.errors import Refused
-from farflung.envs.sort_digits import SortDigits
-from farflung.errors import PeerFault, Transient
-from farflung.validator import service
+from farflung.envs.registry import load_environment
+from farflung.errors import PeerFault, Transient, UserError
+from farflung.validator import fault_watch, service
 from farflung.validator.config import ValidatorConfig
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.node import PoolStatus, Role
@@ -23,7 +23,7 @@ from farflung.wire.rollout import Rollout, StopReason
 from farflung.wire.rollout_file import write_rollouts
 from farflung.wire.verdict import SlotState
 from running_pool import Crew, coordinator, crew, publish_version
-from tiny_pool import FAST, environment, pool_spec, tiny_policy
+from tiny_pool import FAST, NUM_TASKS, description, environment, pool_spec, tiny_policy
 
 POOL = pool_spec()
 
@@ -181,29 +181,71 @@ async def test_each_mallory_is_rejected_for_what_she_did_and_the_pool_goes_on(pl
     assert found == [*expected, (honest, SlotState.ACCEPTED, None)]
 
 
+THREES = description().tokenizer.encode("333")
+
+
 # -- trouble of its own -----------------------------------------------------------------------------------------------
 
 
-async def test_a_crash_of_its_own_never_accepts_and_never_blames(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The only validator tries as often as it may, then the slot is set aside; the next one is judged as ever."""
-    original, num_broken = SortDigits.grade, 0
+def rough_spec(**args: Any) -> PoolSpec:
+    return pool_spec(environment=EnvironmentSpec(name="rough", args=args, seed=0, num_tasks=NUM_TASKS))
 
-    def breaks(self: SortDigits, *args: Any) -> Any:
-        nonlocal num_broken
-        num_broken += 1
-        if num_broken <= 3:
-            raise RuntimeError("a bug in the grader")
-        return original(self, *args)
 
-    monkeypatch.setattr(SortDigits, "grade", breaks)
-    async with place.judging(max_assignments=1):
-        slots = await place.submit(2)
-        outcomes = await place.outcomes(2)
-    by_slot = {outcome.slot: outcome for outcome in outcomes}
-    assert by_slot[slots[0]].state is SlotState.EXPIRED
-    assert by_slot[slots[0]].verdict is None
-    assert by_slot[slots[1]].state is SlotState.ACCEPTED
-    assert (await place.trainer.status()).drops == {"validator_fault": 2}
+@asynccontextmanager
+async def a_rough_place(folder: Path, **args: Any) -> AsyncIterator[Place]:
+    """An environment that breaks where it grades, and not where its tasks are sampled."""
+    async with a_place(folder, rough_spec(**args)) as place:
+        place.crew.environment = load_environment("rough", 0, {})
+        yield place
+
+
+async def test_a_crash_of_its_own_never_accepts_and_never_blames(tmp_path: Path) -> None:
+    """The only validator tries as often as it may, then the slot is set aside, and the status says so."""
+    async with a_rough_place(tmp_path, fault="die", where="task") as place, place.judging(max_assignments=1):
+        slots = await place.submit(1)
+        (outcome,) = await place.outcomes(1)
+        status = await place.trainer.status()
+    assert (outcome.slot, outcome.state, outcome.verdict) == (slots[0], SlotState.EXPIRED, None)
+    assert status.drops == {"validator_fault": 2}
+    assert status.grading_faults == {"rough: not judged": 24}, "three attempts at eight completions"
+
+
+async def test_completions_that_cannot_be_graded_are_accepted_without_reward_and_counted(tmp_path: Path) -> None:
+    async with a_rough_place(tmp_path, fault="raise", only_text="333") as place, place.judging() as task:
+        await place.submit(4, with_first(**completion(*THREES)))
+        outcomes = await place.outcomes(4)
+        evidence = [await place.trainer.evidence(outcome.verdict) for outcome in outcomes if outcome.verdict]
+        status = await place.trainer.status()
+        assert not task.done(), "others were graded, so nothing is broken"
+    assert {outcome.state for outcome in outcomes} == {SlotState.ACCEPTED}
+    assert [found.rewards[0].reward for found in evidence] == [None] * 4
+    assert status.grading_faults["rough: RuntimeError"] >= 4
+
+
+async def test_an_environment_that_grades_nothing_stops_the_run_with_a_sentence(tmp_path: Path) -> None:
+    async with a_rough_place(tmp_path, fault="raise") as place, place.judging(max_assignments=1) as task:
+        await place.submit(fault_watch.MAX_BROKEN)
+        with pytest.raises(
+            UserError, match="environment rough cannot grade anything: 3 submissions in a row"
+        ) as caught:
+            await asyncio.wait_for(asyncio.shield(task), 30)
+        status = await place.trainer.status()
+    assert "RuntimeError: a bug in the grader" in str(caught.value)
+    assert status.grading_faults == {"rough: RuntimeError": 24.0}
+
+
+async def test_tasks_that_are_never_built_stop_the_run_with_a_sentence(tmp_path: Path) -> None:
+    async with a_rough_place(tmp_path, fault="raise", where="task") as place, place.judging(max_assignments=1) as task:
+        await place.submit(3)
+        with pytest.raises(UserError, match="8 submissions in a row could not be judged with environment rough"):
+            await asyncio.wait_for(asyncio.shield(task), 30)
+
+
+async def test_an_environment_that_is_not_installed_here_is_said_at_once(tmp_path: Path) -> None:
+    spec = EnvironmentSpec(name="elsewhere", seed=0, num_tasks=NUM_TASKS)
+    async with a_place(tmp_path, pool_spec(environment=spec)) as place, place.judging() as task:
+        with pytest.raises(UserError, match='unknown environment "elsewhere"'):
+            await asyncio.wait_for(asyncio.shield(task), 30)
 
 
 async def test_a_task_that_it_cannot_build_does_not_kill_it(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ class PoolConfig(Config):
     lease_s: float = Field(120.0, gt=0, le=604_800, description="Seconds that a worker has for one slot.")
     max_attempts: int = Field(3, ge=1, description="Leases of one slot before it ends.")
     max_file_bytes: int = Field(64 << 20, ge=4096, description="Largest rollout file that is accepted.")
+    max_abs_reward: float = Field(
+        1000.0, gt=0, le=1e6, description="Largest size of a reward; a larger one counts as not graded."
+    )
     deterministic: bool = Field(
         False,
         description="Every batch follows from run.seed alone, whoever works and whatever is killed; workers wait more. "
@@ -108,6 +111,7 @@ class PoolConfig(Config):
             lease_s=self.lease_s,
             max_attempts=self.max_attempts,
             max_file_bytes=self.max_file_bytes,
+            max_abs_reward=self.max_abs_reward,
             deterministic_seed=seed if self.deterministic else None,
         )
 

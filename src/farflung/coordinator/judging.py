@@ -96,3 +96,8 @@ class JudgingDesk:
                 RefusalReason.BAD_REQUEST,
                 f"{len(found)} rewards do not name each of {rules.groups_per_slot} x {rules.group_size} rollouts once",
             )
+        largest = max((abs(result.reward) for result in evidence.rewards if result.reward is not None), default=0.0)
+        if largest > rules.max_abs_reward:
+            raise Refused(
+                RefusalReason.BAD_REQUEST, f"a reward of size {largest:g}, the pool allows {rules.max_abs_reward:g}"
+            )

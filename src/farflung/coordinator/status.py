@@ -20,5 +20,6 @@ def pool_status(core: Core) -> PoolStatus:
         outstanding_groups=table.outstanding_groups,
         is_finished=core.is_finished,
         at_ms=now_ms,
+        grading_faults=tally.grading_faults,
         num_files_removed=core.num_files_removed,
     )

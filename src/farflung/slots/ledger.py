@@ -22,11 +22,13 @@ from farflung.slots.events import Event
 from farflung.slots.lifecycle import Slot, check_transition
 from farflung.slots.steps import changes
 from farflung.slots.table import SlotTable, TableState
-from farflung.slots.tally import WITHOUT_GRADIENT, Tally
+from farflung.slots.tally import NOT_JUDGED, WITHOUT_GRADIENT, Tally
 from farflung.wire.canonical import Record
 from farflung.wire.pool import PoolSpec
-from farflung.wire.verdict import SlotState
+from farflung.wire.verdict import GRADING_FAULT, RejectReason, SlotState
 
+MAX_FAULT_NAME_CHARS = 64
+"""Of a kind of grading fault; longer ones are not counted, since a status has to stay readable."""
 MAX_DONE_SLOTS = 2_000
 """Ended slots that are remembered by default, so that late repeats of a call are recognised."""
 MIN_VERSIONS_KEPT = 2
@@ -111,6 +113,8 @@ class Ledger:
         for before, after in zip(befores, changed, strict=True):
             self.table.put(after)
             self._count(before, after)
+        if isinstance(event, events.VerdictRecorded):
+            self._count_grading_faults(event)
         if isinstance(event, events.BatchRecorded):
             unused = sum(self.rules.groups_per_slot - len(item.groups_trained) for item in event.batch.items)
             self.tally = self.tally.with_drop(WITHOUT_GRADIENT, unused)
@@ -133,6 +137,20 @@ class Ledger:
             self.tally = self.tally.with_drop(after.reason, num_groups)
         elif after.submission is not None:
             self.tally = self.tally.with_tokens(accepted=after.submission.num_tokens)
+
+    def _count_grading_faults(self, event: events.VerdictRecorded) -> None:
+        """Enter what a validator says that it could not grade, or could not judge at all."""
+        verdict, size = event.verdict, self.rules.groups_per_slot * self.rules.group_size
+        faults = {
+            name.removeprefix(GRADING_FAULT): min(round(count), size)
+            for name, count in verdict.measured.items()
+            if name.startswith(GRADING_FAULT) and count >= 1
+        }
+        if verdict.reason is RejectReason.VALIDATOR_FAULT:
+            faults = {NOT_JUDGED: size}
+        for name, count in faults.items():
+            if name.isprintable() and len(name) <= MAX_FAULT_NAME_CHARS:
+                self.tally = self.tally.with_grading_fault(f"{self.rules.environment.name}: {name}", count)
 
     def _forget(self) -> list[Instruction]:
         """Ended slots go once their version left the window, or when there are too many; lowest first."""

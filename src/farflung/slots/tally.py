@@ -12,6 +12,9 @@ OTHER = "other"
 WITHOUT_GRADIENT = "groups_without_gradient"
 """Groups of consumed slots that were not trained on: all rewards equal, or no grade."""
 
+NOT_JUDGED = "not judged"
+"""A fault of grading: the validator could not judge the submission at all."""
+
 
 class Tally(Record, frozen=True, kw_only=True):
     """What became of the slots so far."""
@@ -20,6 +23,8 @@ class Tally(Record, frozen=True, kw_only=True):
     """Final `SlotState` -> slots."""
     drops: dict[str, int] = {}
     """Reason -> groups that were not trained on."""
+    grading_faults: dict[str, int] = {}
+    """Environment and what went wrong, such as "sort-digits: timeout" -> completions without a grade for it."""
     tokens_submitted: int = 0
     """Completion tokens, as claimed by submissions."""
     tokens_accepted: int = 0
@@ -32,6 +37,10 @@ class Tally(Record, frozen=True, kw_only=True):
             return self
         known = reason in self.drops or len(self.drops) < MAX_REASONS
         return replace(self, drops=_plus(self.drops, reason if known else OTHER, num_groups))
+
+    def with_grading_fault(self, name: str, num_completions: int) -> "Tally":
+        known = name in self.grading_faults or len(self.grading_faults) < MAX_REASONS
+        return replace(self, grading_faults=_plus(self.grading_faults, name if known else OTHER, num_completions))
 
     def with_tokens(self, *, submitted: int = 0, accepted: int = 0) -> "Tally":
         return replace(

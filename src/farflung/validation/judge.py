@@ -7,6 +7,7 @@ in the order of `RejectReason`, stopping at the first failure. Whose fault it is
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from farflung.errors import PeerFault
 from farflung.validation.case import Case, JudgeRules, SlotEvidence
@@ -45,11 +46,12 @@ def judge(
         grade: called once, with rollouts that passed every other check. What it raises passes through: it is the
             validator's own fault, which `not_accepted` turns into a judgement.
     """
+    refuse = partial(not_accepted, submission, pool_digest=rules.pool_digest, validator=validator, now_ms=now_ms)
     try:
         rollouts = _read(submission, data, rules)
     except PeerFault as fault:
         reason = RejectReason(fault.reason)
-        return not_accepted(submission, reason, fault.detail, rules, validator=validator, now_ms=now_ms)
+        return refuse(reason, fault.detail)
     case = Case(
         submission=submission,
         lease=lease,
@@ -61,22 +63,22 @@ def judge(
     for reason, check in CHECKS:
         detail = check(case)
         if detail is not None:
-            return not_accepted(submission, reason, detail, rules, validator=validator, now_ms=now_ms)
+            return refuse(reason, detail)
     rewards = tuple(grade(rollouts))
     assert [(result.group, result.sample) for result in rewards] == [(row.group, row.sample) for row in rollouts]
     bundle = EvidenceBundle(submission_digest=submission.digest(), rewards=rewards)
-    return _judgement(bundle, Outcome.ACCEPTED, None, _measured(case, rewards), rules, validator, now_ms)
+    return _judgement(bundle, Outcome.ACCEPTED, None, _measured(case, rewards), rules.pool_digest, validator, now_ms)
 
 
 def not_accepted(
-    submission: Submission, reason: RejectReason, detail: str, rules: JudgeRules, *, validator: str, now_ms: int
+    submission: Submission, reason: RejectReason, detail: str, *, pool_digest: str, validator: str, now_ms: int
 ) -> Judgement:
     """The judgement that follows from a reason: rejected, expired, or unjudged.
 
     `RejectReason.VALIDATOR_FAULT` is what a validator posts when it failed itself: never accepted, never slashed.
     """
     bundle = EvidenceBundle(submission_digest=submission.digest(), rewards=(), detail=detail[:MAX_DETAIL_CHARS])
-    return _judgement(bundle, reason.outcome, reason, {}, rules, validator, now_ms)
+    return _judgement(bundle, reason.outcome, reason, {}, pool_digest, validator, now_ms)
 
 
 def _read(submission: Submission, data: bytes | None, rules: JudgeRules) -> list[Rollout]:
@@ -112,12 +114,12 @@ def _judgement(
     outcome: Outcome,
     reason: RejectReason | None,
     measured: dict[str, float],
-    rules: JudgeRules,
+    pool_digest: str,
     validator: str,
     now_ms: int,
 ) -> Judgement:
     verdict = Verdict(
-        pool_digest=rules.pool_digest,
+        pool_digest=pool_digest,
         submission_digest=bundle.submission_digest,
         validator=validator,
         outcome=outcome,

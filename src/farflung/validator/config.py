@@ -8,6 +8,15 @@ from farflung.config.base import Config
 class ValidatorConfig(Config):
     node: str = Field("", description="Name of this validator in the pool; empty = host name and process id.")
     max_assignments: int = Field(4, ge=1, description="Submissions taken at once.")
+    step_s: float = Field(
+        10.0,
+        gt=0,
+        le=3600,
+        description="Longest time to grade one completion, to build the tasks of a slot, or to read a file.",
+    )
+    max_judging_bytes: int = Field(
+        8 << 30, ge=256 << 20, description="Memory that grading and reading may take, as address space."
+    )
     heartbeat_s: float = Field(2.0, gt=0, description="Seconds between signs of life.")
     poll_s: float = Field(10.0, gt=0, description="How long one request for work may wait at the coordinator.")
     unreachable_s: float = Field(120.0, gt=0, description="Give up when the coordinator is away for longer.")

@@ -1,15 +1,19 @@
 """What the validator finds out by itself: the slot's tasks and prompts, and the worth of every completion.
 
-It gathers evidence and hands it to `validation.judge`, which decides. Does not know the network.
+It gathers evidence and hands it to `validation.judge`, which decides. A completion whose grading fails has no reward,
+and the failure is counted by kind in the verdict's `measured`, under `grading_fault/<kind>`. Runs in the judging
+process (`validator.child`); does not know the network.
 """
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import numpy as np
+from msgspec.structs import replace
 
-from farflung.envs.base import Environment
+from farflung.envs.base import Environment, Grade
 from farflung.envs.registry import load_environment
 from farflung.errors import OurFault
 from farflung.model.config import ModelConfig
@@ -18,12 +22,13 @@ from farflung.model.tokenizer import TOKENIZER_FILES, Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.validation.case import JudgeRules, SlotEvidence
 from farflung.validation.judge import judge, not_accepted
+from farflung.validator.progress import BUILDING_TASKS, FINISHING, READING
 from farflung.wire.lease import Lease
 from farflung.wire.pool import PoolSpec
 from farflung.wire.rollout import Rollout
 from farflung.wire.submission import Assignment
 from farflung.wire.task import Task
-from farflung.wire.verdict import Judgement, RejectReason, RewardResult
+from farflung.wire.verdict import GRADING_FAULT, Judgement, RejectReason, RewardResult
 
 POLICY_FILES = frozenset({CONFIG_FILE, *TOKENIZER_FILES})
 """The files of a version that judging needs; the weights come with the proofs."""
@@ -32,14 +37,32 @@ POLICY_FILES = frozenset({CONFIG_FILE, *TOKENIZER_FILES})
 class Judge:
     """One pool's rules, environment and tokenizer."""
 
-    def __init__(self, rules: JudgeRules, environment: Environment, tokenizer: Tokenizer, validator: str) -> None:
+    def __init__(
+        self,
+        rules: JudgeRules,
+        environment: Environment,
+        tokenizer: Tokenizer,
+        validator: str,
+        begin: Callable[[int], None] = lambda _step: None,
+    ) -> None:
+        """`begin`: told each step before it begins: the position of a rollout, or a step of `validator.progress`."""
         self._rules = rules
         self._environment = environment
         self._tokenizer = tokenizer
         self._validator = validator
+        self._begin = begin
+        self._faults: Counter[str] = Counter()
+        self.first_fault = ""
+        """Of the last submission: what went wrong first in grading."""
 
     @classmethod
-    def from_policy(cls, files: dict[str, bytes], pool: PoolSpec, validator: str) -> Self:
+    def from_policy(
+        cls,
+        files: Mapping[str, bytes],
+        pool: PoolSpec,
+        validator: str,
+        begin: Callable[[int], None] = lambda _step: None,
+    ) -> Self:
         """Build from the pool and the small files of any version.
 
         Raises:
@@ -56,17 +79,30 @@ class Judge:
             reserved_token_ids=never_drawn(tokenizer, config),
         )
         spec = pool.environment
-        return cls(rules, load_environment(spec.name, spec.seed, spec.args), tokenizer, validator)
+        return cls(rules, load_environment(spec.name, spec.seed, spec.args), tokenizer, validator, begin)
 
-    def judge(self, assignment: Assignment, data: bytes | None, current_version: int, now_ms: int) -> Judgement:
+    def judge(
+        self,
+        assignment: Assignment,
+        data: bytes | None,
+        current_version: int,
+        now_ms: int,
+        given_up: Mapping[int, str] = {},
+    ) -> Judgement:
         """The verdict on one submission, with the evidence behind it.
+
+        Args:
+            given_up: positions of rollouts that are not to be graded -> what went wrong when that was tried.
 
         Raises:
             OurFault: the validator itself failed; `own_fault` says so.
         """
+        self._faults.clear()
+        self.first_fault = ""
         try:
             tasks = self._tasks(assignment.lease)
-            return judge(
+            self._begin(READING)
+            judgement = judge(
                 assignment.submission,
                 assignment.lease,
                 data,
@@ -75,23 +111,28 @@ class Judge:
                 current_version=current_version,
                 validator=self._validator,
                 now_ms=now_ms,
-                grade=lambda rollouts: self._grade(tasks, rollouts),
+                grade=lambda rollouts: self._grade(tasks, rollouts, given_up),
             )
         except Exception as error:
             raise OurFault(f"judging failed: {type(error).__name__}: {error}") from error
+        return self._with_faults(judgement)
 
-    def own_fault(self, assignment: Assignment, detail: str, now_ms: int) -> Judgement:
-        """What to post when `judge` raised."""
-        return not_accepted(
-            assignment.submission,
-            RejectReason.VALIDATOR_FAULT,
-            detail,
-            self._rules,
-            validator=self._validator,
-            now_ms=now_ms,
-        )
+    def control(self, lease: Lease) -> None:
+        """Grade an empty completion of each task, which every environment can.
+
+        Raises:
+            OurFault: this one cannot.
+        """
+        tasks = self._tasks(lease)
+        for position, task in enumerate(tasks):
+            self._begin(position)
+            try:
+                self._environment.grade(task, "")
+            except Exception as error:
+                raise OurFault(f"grading an empty completion failed: {type(error).__name__}: {error}") from error
 
     def _tasks(self, lease: Lease) -> list[Task]:
+        self._begin(BUILDING_TASKS)
         pairs = zip(lease.task_indices, lease.target_lengths, strict=True)
         return [self._environment.task("train", index, target) for index, target in pairs]
 
@@ -102,15 +143,62 @@ class Judge:
             prompt_tokens=tuple(np.array(self._tokenizer.encode_chat(task.messages), dtype=np.int32) for task in tasks),
         )
 
-    def _grade(self, tasks: Sequence[Task], rollouts: Sequence[Rollout]) -> list[RewardResult]:
-        return [self._grade_one(tasks[rollout.group], rollout) for rollout in rollouts]
+    def _grade(
+        self, tasks: Sequence[Task], rollouts: Sequence[Rollout], given_up: Mapping[int, str]
+    ) -> list[RewardResult]:
+        results = []
+        for position, rollout in enumerate(rollouts):
+            if position in given_up:
+                self._faults[given_up[position]] += 1
+                results.append(RewardResult(group=rollout.group, sample=rollout.sample, reward=None))
+            else:
+                self._begin(position)
+                results.append(self._grade_one(tasks[rollout.group], rollout))
+        self._begin(FINISHING)
+        return results
 
     def _grade_one(self, task: Task, rollout: Rollout) -> RewardResult:
-        grade = self._environment.grade(task, self._tokenizer.decode(rollout.completion_tokens.tolist()))
-        return RewardResult(
-            group=rollout.group,
-            sample=rollout.sample,
-            reward=grade.reward,
-            correct=grade.correct,
-            components=dict(grade.components),
-        )
+        text = self._tokenizer.decode(rollout.completion_tokens.tolist())
+        try:
+            grade = self._environment.grade(task, text)
+            self._check_range(grade)
+            return RewardResult(
+                group=rollout.group,
+                sample=rollout.sample,
+                reward=grade.reward,
+                correct=grade.correct,
+                components=dict(grade.components),
+            )
+        except Exception as error:  # noqa: BLE001 - the boundary to the environment, which is other people's code
+            self._faults[type(error).__name__] += 1
+            self.first_fault = self.first_fault or f"{type(error).__name__}: {error} (task {task.task_id})"[:500]
+            return RewardResult(group=rollout.group, sample=rollout.sample, reward=None)
+
+    def _check_range(self, grade: Grade) -> None:
+        limit = self._rules.pool.max_abs_reward
+        for name, value in {"reward": grade.reward, "correct": grade.correct, **grade.components}.items():
+            if value is not None and not abs(value) <= limit:
+                raise RewardOutOfRange(f"{name} is {value}, pool.max_abs_reward is {limit:g}")
+
+    def _with_faults(self, judgement: Judgement) -> Judgement:
+        if not self._faults:
+            return judgement
+        faults = {f"{GRADING_FAULT}{kind}": float(count) for kind, count in self._faults.items()}
+        verdict = judgement.verdict
+        return replace(judgement, verdict=replace(verdict, measured={**verdict.measured, **faults}))
+
+
+class RewardOutOfRange(Exception):
+    """An environment gave a number that is not finite, or larger than the pool's rules allow."""
+
+
+def own_fault(assignment: Assignment, detail: str, pool: PoolSpec, validator: str, now_ms: int) -> Judgement:
+    """What to post when a submission could not be judged."""
+    return not_accepted(
+        assignment.submission,
+        RejectReason.VALIDATOR_FAULT,
+        detail,
+        pool_digest=pool.digest(),
+        validator=validator,
+        now_ms=now_ms,
+    )

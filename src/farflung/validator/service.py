@@ -5,8 +5,10 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
 
 from farflung.api.client import CoordinatorClient
 from farflung.api.errors import Refused
@@ -17,13 +19,16 @@ from farflung.errors import OurFault, PeerFault
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
 from farflung.validator.config import ValidatorConfig
-from farflung.validator.evidence import POLICY_FILES, Judge
+from farflung.validator.evidence import POLICY_FILES, own_fault
+from farflung.validator.fault_watch import FaultWatch
+from farflung.validator.judging_process import JudgingProcess
 from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
 from farflung.wire.submission import Assignment
-from farflung.wire.verdict import Outcome
+from farflung.wire.verdict import GRADING_FAULT, Judgement, Outcome
 
 logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 FILE_CACHE_BYTES = 64 << 20
 RETRY_S = 1.0
@@ -37,18 +42,27 @@ async def run(config: ValidatorConfig, *, url: str, stop: asyncio.Event, token: 
         token: the pool's secret for validators.
 
     Raises:
+        UserError: the environment is not there, or cannot grade anything (`validator.fault_watch`).
         Transient: the coordinator was away for longer than `config.unreachable_s`.
     """
     node = config.node or f"{platform.node()}-{os.getpid()}"
     activity = ActivityClock(time.monotonic)
-    vitals = Vitals(node, Role.VALIDATOR, activity)
+    spent = Spent()
+    vitals = Vitals(node, Role.VALIDATOR, activity, cpu_s=lambda: time.process_time() + spent.cpu_s)
     async with CoordinatorClient(url, node=node, role=Role.VALIDATOR, token=token) as client:
         patience = Patience(stop, config.unreachable_s)
         with suppress(Stopped):
             pool = await patience(client.pool)
             async with heartbeats(client, vitals, config.heartbeat_s):
-                await Validator(config, client, patience, pool, activity, vitals).run()
+                await Validator(config, client, patience, pool, activity, vitals, spent).run()
     logger.info("validator %s stops", node)
+
+
+@dataclass(slots=True)
+class Spent:
+    """CPU seconds of the judging process, which the system does not count to this one."""
+
+    cpu_s: float = 0.0
 
 
 class Validator:
@@ -62,6 +76,7 @@ class Validator:
         pool: PoolSpec,
         activity: ActivityClock,
         vitals: Vitals,
+        spent: Spent,
     ) -> None:
         self._config = config
         self._client = client
@@ -71,18 +86,28 @@ class Validator:
         self._vitals = vitals
         self._fetcher = PolicyFetcher(client.get_chunk, ChunkCache(FILE_CACHE_BYTES))
         self._current_version = -1
+        self._spent = spent
+        self._faults = FaultWatch(pool.environment.name)
 
     async def run(self) -> None:
-        judge = await self._first_policy()
-        while not self._client.is_finished:
-            with self._activity.waiting("submissions"):
-                assignments = await self._patience(
-                    lambda: self._client.assignments(self._config.max_assignments, wait_s=self._config.poll_s)
-                )
-            with self._activity.busy("judging"):
-                await self._judge_all(judge, assignments)
+        judging = await self._first_policy()
+        try:
+            await self._in_thread(judging.start)
+            while not self._client.is_finished:
+                with self._activity.waiting("submissions"):
+                    assignments = await self._patience(
+                        lambda: self._client.assignments(self._config.max_assignments, wait_s=self._config.poll_s)
+                    )
+                with self._activity.busy("judging"):
+                    await self._judge_all(judging, assignments)
+        finally:
+            judging.close()
 
-    async def _first_policy(self) -> Judge:
+    async def _in_thread(self, call: Callable[[], Result]) -> Result:
+        """A call of the judging process, until this validator is asked to stop."""
+        return await self._patience.unless_stopped(asyncio.to_thread(call))
+
+    async def _first_policy(self) -> JudgingProcess:
         """Tokenizer and vocabulary come with the first version; later versions do not change them."""
         files = None
         while files is None:
@@ -90,7 +115,13 @@ class Validator:
                 raise Stopped("the run is over")
             with self._activity.waiting("first policy"):
                 files = await self._policy_files()
-        return await asyncio.to_thread(Judge.from_policy, files, self._pool, self._client.node)
+        return JudgingProcess(
+            files,
+            self._pool,
+            self._client.node,
+            step_s=self._config.step_s,
+            max_bytes=self._config.max_judging_bytes,
+        )
 
     async def _policy_files(self) -> dict[str, bytes] | None:
         """Of the newest version; None when there is none yet, or when another has just taken its place."""
@@ -105,24 +136,34 @@ class Validator:
             await self._patience.sleep(RETRY_S)
             return None
 
-    async def _judge_all(self, judge: Judge, assignments: Sequence[Assignment]) -> None:
+    async def _judge_all(self, judging: JudgingProcess, assignments: Sequence[Assignment]) -> None:
         newer = await self._patience(lambda: self._client.latest_manifest(newer_than=self._current_version))
         if newer is not None:
             self._current_version = newer.policy_version
             self._vitals.set_policy_version(newer.policy_version)
         for assignment in assignments:
-            await self._judge(judge, assignment)
+            await self._judge(judging, assignment)
 
-    async def _judge(self, judge: Judge, assignment: Assignment) -> None:
-        submission = assignment.submission
+    async def _judge(self, judging: JudgingProcess, assignment: Assignment) -> None:
+        """Judge, tell it, and stop when there is no sense in going on."""
+        now_ms = int(time.time() * 1000)
         try:
             data = await self._download(assignment)
-            judgement = await asyncio.to_thread(
-                judge.judge, assignment, data, self._current_version, int(time.time() * 1000)
-            )
+            judgement = await self._in_thread(lambda: judging.judge(assignment, data, self._current_version, now_ms))
         except OurFault as error:
-            logger.exception("submission %s could not be judged", submission.digest())
-            judgement = judge.own_fault(assignment, str(error), int(time.time() * 1000))
+            logger.warning("submission %s could not be judged: %s", assignment.submission.digest(), error)
+            await self._post(assignment, own_fault(assignment, str(error), self._pool, self._client.node, now_ms))
+            self._faults.not_judged(str(error))
+            return
+        await self._post(assignment, judgement)
+        broken = ""
+        if _nothing_could_be_graded(judgement):
+            broken = await self._in_thread(lambda: judging.control(assignment))
+        self._faults.judged(broken=broken)
+        self._spent.cpu_s = judging.cpu_s
+
+    async def _post(self, assignment: Assignment, judgement: Judgement) -> None:
+        submission = assignment.submission
         try:
             await self._patience(lambda: self._client.judge(judgement))
         except Refused as refusal:
@@ -142,3 +183,8 @@ class Validator:
             return None
         except PeerFault as error:  # the coordinator's answer, not the worker's file
             raise OurFault(f"download of {assignment.submission.file_key}: {error}") from error
+
+
+def _nothing_could_be_graded(judgement: Judgement) -> bool:
+    has_faults = any(name.startswith(GRADING_FAULT) for name in judgement.verdict.measured)
+    return has_faults and all(result.reward is None for result in judgement.evidence.rewards)

@@ -59,6 +59,8 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     """Leases of one slot before it ends."""
     max_file_bytes: int
     """Largest rollout file that is accepted."""
+    max_abs_reward: float = 1000.0
+    """Largest size of a reward or a part of one; a larger one is a fault of the environment and counts as no grade."""
     deterministic_seed: int | None = None
     """What all draws follow from in deterministic mode (`slots.deterministic`); None = the normal mode."""
 
@@ -81,6 +83,7 @@ class PoolSpec(Record, frozen=True, kw_only=True):
             max_attempts=self.max_attempts,
             max_file_bytes=self.max_file_bytes,
         )
-        require_finite("temperature and lease_s", (self.temperature, self.lease_s))
-        if self.temperature <= 0 or self.lease_s <= 0:
-            raise ValueError(f"temperature {self.temperature}, lease_s {self.lease_s}: both must be above 0")
+        positive = {name: getattr(self, name) for name in ("temperature", "lease_s", "max_abs_reward")}
+        require_finite("temperature, lease_s and max_abs_reward", positive.values())
+        if min(positive.values()) <= 0:
+            raise ValueError(f"{positive}: each must be above 0")

@@ -6,6 +6,9 @@ from typing import ClassVar
 from farflung.wire.canonical import Record
 from farflung.wire.invariants import require_counts, require_digests, require_finite, require_names
 
+GRADING_FAULT = "grading_fault/"
+"""Names in `Verdict.measured` that start so count completions which could not be graded, by what went wrong."""
+
 
 class Blame(StrEnum):
     """Who pays for an outcome."""

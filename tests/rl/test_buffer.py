@@ -419,3 +419,50 @@ def test_a_slot_must_hold_its_own_groups() -> None:
 def test_sizes_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(PARAMS, **change)
+
+
+FIXED = replace(PARAMS, groups_per_batch=2, slots_per_batch=2, max_slots=1)
+"""Deterministic mode: version v is trained on slots 2 v and 2 v + 1."""
+
+
+@given(order=st.permutations(range(6)))
+def test_fixed_batches_do_not_depend_on_the_order_of_arrival(order: list[int]) -> None:
+    buffer = ExperienceBuffer(FIXED)
+    taken: list[tuple[int, ...]] = []
+    for slot in order:
+        assert offer(buffer, slot) is Admission.ADMITTED, "it never refuses"
+        while (batch := buffer.take(len(taken))) is not None:
+            taken.append(batch.slots)
+            buffer.release(batch.batch_id)
+    assert taken == [(0, 1), (2, 3), (4, 5)]
+
+
+def test_a_fixed_batch_waits_for_its_own_slots_and_takes_no_others() -> None:
+    buffer = a_buffer([0, 2, 3], FIXED)
+    assert take_slots(buffer, 0) is None
+    offer(buffer, 1)
+    assert take_slots(buffer, 0) == (0, 1)
+
+
+def test_a_refused_fixed_batch_makes_an_empty_version_and_the_next_batch_is_the_next_ones() -> None:
+    buffer = a_buffer(range(4), FIXED)
+    batch = buffer.take(0)
+    assert batch is not None
+    assert buffer.take(0) is None, "it is out"
+    buffer.discard(batch.batch_id, "canary")
+    report = buffer.take(0)
+    assert report is not None
+    assert (report.slots, [drop.slot for drop in report.drops]) == ((), [0, 1])
+    buffer.release(report.batch_id)
+    assert take_slots(buffer, 1) == (2, 3)
+
+
+def test_a_fixed_batch_goes_on_after_a_restart_with_what_is_admitted_again() -> None:
+    buffer = a_buffer(range(3), FIXED)
+    batch = buffer.take(0)
+    assert batch is not None
+    buffer.release(batch.batch_id)
+    again = ExperienceBuffer.restore(FIXED, buffer.snapshot())
+    assert again.take(1) is None
+    assert [offer(again, slot) for slot in (1, 2, 3)] == [Admission.DUPLICATE, Admission.ADMITTED, Admission.ADMITTED]
+    assert take_slots(again, 1) == (2, 3)

@@ -7,7 +7,9 @@ from pydantic import ValidationError
 
 from farflung.errors import UserError
 from farflung.rl.batch import count_loss_tokens
+from farflung.rl.entropy import EntropyParams
 from farflung.rl.grpo import GrpoParams, grpo_loss
+from farflung.rl.kl import KlParams
 from farflung.rl.loss import LossInputs, LossOutputs
 from farflung.rl.metrics import LOSS, NUM_TOKENS
 from farflung.rl.objectives import OBJECTIVES, Objective
@@ -88,7 +90,8 @@ def test_parameters_guard_and_bonus_reach_the_objective() -> None:
         name="ppo",
         params={"clip_high": 0.3, "anchor": "decoupled"},
         guard={"mode": "band", "level": "token", "judged_at": "geometric", "low": 0.9, "high": 1.1},
-        entropy_coefficient=0.01,
+        entropy={"coefficient": 0.01, "form": "exact"},
+        kl={"coefficient": 0.02, "estimator": "k3"},
     )
     assert (chosen.params.clip_high, chosen.anchor) == (0.3, "decoupled")
     assert (chosen.guard.mode, chosen.guard.judged_at, chosen.guard.low, chosen.guard.high) == (
@@ -97,8 +100,8 @@ def test_parameters_guard_and_bonus_reach_the_objective() -> None:
         0.9,
         1.1,
     )
-    assert chosen.entropy is not None
-    assert chosen.entropy.coefficient == 0.01
+    assert chosen.entropy == EntropyParams(coefficient=0.01, form="exact")
+    assert chosen.kl == KlParams(coefficient=0.02, estimator="k3")
 
 
 def test_dr_grpo_divides_by_the_pool_s_longest_completion() -> None:
@@ -172,7 +175,16 @@ def test_unknown_names_fail_with_the_list() -> None:
         ({"name": "ppo", "params": {"clip_low": 2.0}}, "clip_low is 2.0: it must be above 0 and below 1"),
         ({"name": "gspo", "clip_low": 0.1}, "set trainer.objective.params.clip_low if gspo has it"),
         ({"params": {"clip_low": 0.1}}, "set trainer.objective.clip_low"),
-        ({"guard": {"mode": "mask"}}, "bounds its weights already"),
+        ({"guard": {"mode": "truncate"}}, "bounds its weights already"),
+        ({"kl": {"coefficient": 0.1, "estimator": "k1"}}, "'k1' in the loss, where its expected gradient is 0"),
+        (
+            {"kl": {"coefficient": 0.1, "placement": "reward", "estimator": "k3+"}},
+            "carries no gradient: it must be one of k1, k2, k3",
+        ),
+        ({"entropy": {"target": 0.2, "change": 2.0}}, "neither may exceed it"),
+        ({"kl": {"estimator": "k5"}}, "'k1', 'k2', 'k3', 'k3+' or 'k3_unbiased'"),
+        ({"entropy": {"form": "soft"}}, "'exact' or 'sampled'"),
+        ({"guard": {"judged_at": "word"}}, "'token', 'sequence', 'geometric' or 'k3'"),
         ({"name": "ppo", "guard": {"mode": "truncate"}}, "a weight would count it twice"),
         (
             {"name": "ppo", "params": {"anchor": "decoupled"}, "guard": {"mode": "truncate", "judged_at": "geometric"}},

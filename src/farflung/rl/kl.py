@@ -62,6 +62,15 @@ def k3_plus(log_ratio_N: Tensor) -> Tensor:
     return backward_N - backward_N.detach() + k3(log_ratio_N).detach()
 
 
+def require_reward_estimator(estimator: str) -> None:
+    """Raises `ValueError` for one that differs from another in its gradient alone."""
+    require(
+        estimator in get_args(RewardKl),
+        f"the KL estimator is {estimator!r} in the reward, which carries no gradient: it must be one of "
+        f"{', '.join(get_args(RewardKl))}",
+    )
+
+
 def kl_in_reward(logprobs_N: Tensor, ref_logprobs_N: Tensor, mask_N: Tensor, estimator: RewardKl = "k1") -> Tensor:
     """[N] without gradient, 0 where masked: subtract beta times it from the rewards (`rl.samples`).
 
@@ -71,11 +80,7 @@ def kl_in_reward(logprobs_N: Tensor, ref_logprobs_N: Tensor, mask_N: Tensor, est
     Raises:
         ValueError: an estimator that differs from another in its gradient alone.
     """
-    require(
-        estimator in get_args(RewardKl),
-        f"the KL estimator is {estimator!r} in the reward, which carries no gradient: it must be one of "
-        f"{', '.join(get_args(RewardKl))}",
-    )
+    require_reward_estimator(estimator)
     value = {"k1": k1, "k2": k2, "k3": k3}[estimator]
     difference_N = torch.where(mask_N, logprobs_N - ref_logprobs_N, 0)
     return torch.where(mask_N, value(difference_N), 0).detach()

@@ -67,12 +67,64 @@ class GuardConfig(Config):
         "off", description="What happens to weights out of bounds."
     )
     level: Literal["token", "sequence", "geometric"] = Field("token", description="What a weight is computed over.")
-    judged_at: Literal["token", "sequence", "geometric"] | None = Field(
+    judged_at: Literal["token", "sequence", "geometric", "k3"] | None = Field(
         None, description="What the bounds are compared with; none = the level of the weight."
     )
     low: float = Field(0.5, ge=0, lt=1, description="Lower bound of band.")
-    high: float = Field(2.0, ge=1, description="Upper bound.")
+    high: float = Field(2.0, gt=0, description="Upper bound; at k3, of a sequence's mean k3 in nats.")
     only_negative: bool = Field(False, description="The bounds act on rollouts with negative advantage alone.")
+
+
+class KlConfig(Config):
+    """KL to a reference policy (see `rl.kl`)."""
+
+    coefficient: float = Field(
+        0.0,
+        ge=0,
+        description="0 = off. Else a second copy of the weights stays in memory (4 bytes a weight, 2 in bfloat16) and "
+        "every sample is read once more, without a gradient.",
+    )
+    placement: Literal["loss", "reward"] = Field(
+        "loss", description="In the loss it has a gradient; in the reward it lowers what advantages are made of."
+    )
+    estimator: Literal["k1", "k2", "k3", "k3+", "k3_unbiased"] | None = Field(
+        None, description="none = k2 in the loss, k1 in the reward. k3_unbiased = k3 times the ratio, in the loss."
+    )
+    reference: str = Field("", description="Folder of the reference policy; empty = version 0 of this run.")
+    target: float = Field(
+        0.0, ge=0, description="KL per token that the coefficient is steered to; 0 = it stays as it is."
+    )
+    horizon: int = Field(10_000, ge=1, description="Samples over which it is steered by a fifth.")
+
+
+class EntropyConfig(Config):
+    """Entropy as a goal and as a choice of tokens (see `rl.entropy`, `rl.top_entropy`)."""
+
+    coefficient: float = Field(0.0, ge=0, description="Weight of a bonus, or its first value with a target.")
+    form: Literal["exact", "sampled"] = Field(
+        "sampled", description="exact = gradient of the whole distribution's entropy; sampled = of the drawn token."
+    )
+    target: float = Field(
+        0.0, ge=0, description="Nats per token below which the bonus acts and grows; 0 = it stays as it is."
+    )
+    change: float = Field(0.005, gt=0, description="Of the coefficient per version, with a target.")
+    max_coefficient: float = Field(1.0, gt=0, description="With a target.")
+    top_share: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Share of the tokens, those of highest entropy, that are learned from; below 1 every sample is "
+        "read once more.",
+    )
+
+    @model_validator(mode="after")
+    def _change_fits(self) -> "EntropyConfig":
+        if self.target and not max(self.change, self.coefficient) <= self.max_coefficient:
+            raise ValueError(
+                f"coefficient is {self.coefficient} and change {self.change} with max_coefficient "
+                f"{self.max_coefficient}: neither may exceed it"
+            )
+        return self
 
 
 class ObjectiveConfig(Config):
@@ -85,7 +137,8 @@ class ObjectiveConfig(Config):
     )
     params: dict[str, ParamValue] = Field({}, description="Parameters of an objective other than grpo.")
     guard: GuardConfig = GuardConfig()
-    entropy_coefficient: float = Field(0.0, ge=0, description="Weight of an entropy bonus; 0 = off.")
+    kl: KlConfig = KlConfig()
+    entropy: EntropyConfig = EntropyConfig()
     anchor: Literal["decoupled", "behaviour"] = Field(
         "decoupled", description="Ratio against the trainer's own start-of-version policy, or the sampling policy."
     )
@@ -123,10 +176,10 @@ class ObjectiveConfig(Config):
                     f"{key} is {getattr(self, key)} but name is {self.name}, and {key} is for grpo alone: "
                     f"set trainer.objective.params.{key} if {self.name} has it"
                 )
-        if is_grpo and self.guard.mode != "off":
+        if is_grpo and self.guard.mode == "truncate":
             raise ValueError(
-                f"guard.mode is {self.guard.mode} with name grpo, which bounds its weights already: use weight_low, "
-                "weight_high and weight_mode, or name ppo with params.anchor decoupled"
+                "guard.mode is truncate with name grpo, which bounds its weights already: use weight_low, weight_high "
+                "and weight_mode clip, or name ppo with params.anchor decoupled; mask and band only drop, beside them"
             )
         return self
 
@@ -136,13 +189,29 @@ class ObjectiveConfig(Config):
             if re.fullmatch(r"\w+(\.\w+)*:\w+", self.name) is None:
                 raise ValueError(f"name is {self.name!r}: a custom objective is written package.module:function")
             return self
-        if self.name == "grpo" and not self.params and not self.entropy_coefficient:
+        extras = (self.params, self.entropy.coefficient, self.kl.coefficient, self.guard.mode != "off")
+        if self.name == "grpo" and not any(extras):
             return self
         # Not at the top: settings are read by roles that start without torch, and the default's are checked above.
         from farflung.trainer.objective import make_objective
 
         make_objective(self, max_length_tokens=1)
         return self
+
+
+class ShapingConfig(Config):
+    """What the trainer adds to the rewards before advantages are made (see `rl.shaping`)."""
+
+    length: Literal["none", "exact", "max", "clip"] = Field(
+        "none", description="Reward for the length that the task asks for, in tokens; then set objective.signal total."
+    )
+    length_alpha: float = Field(0.0003, gt=0, description="exact, max: reward per token of distance.")
+    length_weight: float = Field(1.0, gt=0, le=1, description="1 = the formula as it stands, 0.5 = half of its effect.")
+    overlong_buffer_tokens: int = Field(
+        0, ge=0, description="Tokens before the length limit over which a punishment grows; 0 = none."
+    )
+    overlong_factor: float = Field(1.0, gt=0, description="The punishment at the limit.")
+    overlong_max_tokens: int = Field(0, ge=0, description="The limit; 0 = pool.max_completion_tokens.")
 
 
 class OptimizerConfig(Config):
@@ -208,6 +277,7 @@ class TrainerConfig(Config):
     model: ModelSourceConfig = ModelSourceConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
+    shaping: ShapingConfig = ShapingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     compute: ComputeConfig = ComputeConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()

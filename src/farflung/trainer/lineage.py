@@ -35,6 +35,7 @@ FIXED = (
     "model.",
     "objective.",
     "optimizer.",
+    "shaping.",
     "warm_start.",
     "window_slots",
 )

@@ -5,14 +5,15 @@ table `trainer.objective.params` as it stands. Its path is written by whoever ru
 """
 
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from farflung.errors import UserError
 from farflung.rl.entropy import EntropyParams
 from farflung.rl.guards import GuardParams
+from farflung.rl.kl import KlParams, LossKl, RewardKl, require_reward_estimator
 from farflung.rl.loss import LossInputs, LossOutputs
 from farflung.rl.objectives import OBJECTIVES, Objective, ObjectiveFunction, make_params
-from farflung.trainer.config import GRPO_KEYS, ObjectiveConfig
+from farflung.trainer.config import GRPO_KEYS, EntropyConfig, KlConfig, ObjectiveConfig
 
 
 def make_objective(config: ObjectiveConfig, *, max_length_tokens: int) -> Objective:
@@ -39,12 +40,36 @@ def make_objective(config: ObjectiveConfig, *, max_length_tokens: int) -> Object
                 high=guard.high,
                 only_negative=guard.only_negative,
             ),
-            entropy=EntropyParams(coefficient=config.entropy_coefficient) if config.entropy_coefficient else None,
+            entropy=_entropy(config.entropy),
+            kl=_kl(config.kl),
         )
     except UserError:
         raise
     except ValueError as error:
         raise UserError(f"trainer.objective: {error}") from error
+
+
+def _entropy(config: EntropyConfig) -> EntropyParams | None:
+    """With a target there is a bonus, whatever its coefficient is at first."""
+    coefficient = config.coefficient or (config.change if config.target else 0.0)
+    return EntropyParams(coefficient=coefficient, form=config.form) if coefficient else None
+
+
+def _kl(config: KlConfig) -> KlParams | None:
+    """In the loss; one in the reward is no part of the objective."""
+    if not config.coefficient:
+        return None
+    if config.placement == "reward":
+        reward_estimator(config)
+        return None
+    return KlParams(coefficient=config.coefficient, estimator=cast("LossKl", config.estimator or "k2"))
+
+
+def reward_estimator(config: KlConfig) -> RewardKl:
+    """Raises `ValueError` for an estimator that has no use in the reward."""
+    estimator = config.estimator or "k1"
+    require_reward_estimator(estimator)
+    return cast("RewardKl", estimator)
 
 
 def _chosen(config: ObjectiveConfig, max_length_tokens: int) -> tuple[ObjectiveFunction, Any]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from farflung.model.cells import MAX_PADDED_PER_TOKEN, Bucket
+from farflung.model.cells import MAX_PADDED_PER_TOKEN, Bucket, Prefixes
 from farflung.model.layout import SequenceLayout
 
 _LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=30)
@@ -81,3 +81,39 @@ def test_gradients_of_real_tokens_come_back_to_them_and_padding_gets_none() -> N
 def test_a_document_needs_a_token(lengths: list[int]) -> None:
     with pytest.raises(ValueError, match="at least one"):
         SequenceLayout.from_lengths(lengths)
+
+
+def test_prefixes_lie_before_own_tokens_and_are_no_queries() -> None:
+    """Flat: p q r a b | c d | e. Documents 1 (p q r c d) and 2 (p q e) begin in document 0."""
+    prefixes = Prefixes(starts_D=np.array([0, 0, 0]), lengths_D=np.array([0, 3, 2]))
+    layout = SequenceLayout.from_lengths([5, 2, 1], prefixes=prefixes)
+    assert layout.positions_N.tolist() == [0, 1, 2, 3, 4, 3, 4, 2]
+    assert (layout.starts_D.tolist(), layout.lengths_D.tolist()) == ([0, 5, 7], [5, 5, 3])
+    assert layout.buckets == (Bucket(1, 5), Bucket(2, 5, 3))
+    flat = torch.arange(8.0).view(8, 1, 1)
+    whole, aligned = layout.pad(flat)
+    assert whole.flatten().tolist() == [0, 1, 2, 3, 4]
+    assert aligned.squeeze().tolist() == [[0, 0, 1, 7, 7], [0, 1, 2, 5, 6]]
+    mask = layout.masks[1]
+    assert layout.masks[0] is None
+    assert mask is not None
+    assert mask.int().squeeze().tolist() == [
+        [[0, 1, 1, 1, 0], [0, 1, 1, 1, 1]],
+        [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]],
+    ]
+    assert torch.equal(layout.unpad([whole[0], aligned[:, 3:].flatten(0, 1)]), flat)
+
+
+def test_what_documents_learn_about_their_prefix_adds_up() -> None:
+    prefixes = Prefixes(starts_D=np.array([0, 0, 1]), lengths_D=np.array([0, 2, 2]))
+    layout = SequenceLayout.from_lengths([3, 1, 1], prefixes=prefixes)
+    flat = torch.zeros(5, 1, 1, requires_grad=True)
+    grads = [torch.where(_is_padding(block), 0.0, 1.0) for block in layout.pad(torch.arange(5.0).view(5, 1, 1))]
+    torch.autograd.backward(layout.pad(flat), grads)
+    assert flat.grad is not None
+    assert flat.grad.flatten().tolist() == [2, 3, 2, 1, 1]
+
+
+def _is_padding(block: Tensor) -> Tensor:
+    """Repeats of the token before, in a block of flat indices."""
+    return torch.cat((torch.zeros_like(block[:, :1], dtype=torch.bool), block[:, 1:] == block[:, :-1]), dim=1)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from farflung.model import cells
 from farflung.model.config import ModelConfig
 from farflung.model.decoder import Decoder
 from farflung.model.factory import random_state
@@ -93,9 +94,20 @@ def test_packed_is_unpacked(
     alone, expected = outcome(decoder, [[sample] for sample in samples])
     for number, logprobs in alone.items():
         torch.testing.assert_close(packed[number], logprobs, rtol=tolerance, atol=tolerance)
-    size = max(float(gradient.abs().max()) for gradient in expected)
+    right = torch.cat([gradient.flatten() for gradient in expected])
+    error = torch.cat([gradient.flatten() for gradient in gradients]) - right
+    assert error.norm() <= tolerance * right.norm()
+
+
+def test_prefixes_whose_mask_would_be_too_large_are_attended_to_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [a_sample(number, 9, 3, group=number // 4) for number in range(8)]
+    aligned, gradients = outcome(a_decoder(), [samples])
+    monkeypatch.setattr(cells, "MAX_MASK_NUMBERS", 0)
+    whole, expected = outcome(a_decoder(), [samples])
+    for number, logprobs in whole.items():
+        torch.testing.assert_close(aligned[number], logprobs, rtol=1e-6, atol=1e-6)
     for gradient, right in zip(gradients, expected, strict=True):
-        torch.testing.assert_close(gradient / size, right / size, rtol=0, atol=tolerance)
+        torch.testing.assert_close(gradient, right, rtol=1e-5, atol=1e-5)
 
 
 def test_a_shared_prompt_is_computed_once() -> None:

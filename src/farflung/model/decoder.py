@@ -110,7 +110,7 @@ class DecoderLayer(nn.Module):
     def attend(self, heads_NHd: Tensor, layout: SequenceLayout) -> Tensor:
         """Causal attention inside each document: [N, H, d] from `heads`.
 
-        Right padding needs no mask: a real token never looks to its right.
+        Right padding needs no mask: a real token never looks to its right. Padding on the left has one (`model.cells`).
         """
         if layout.bounds_D1 is not None:
             query, key, value = self.split_heads(layout.cells(heads_NHd), dim=1)
@@ -119,19 +119,21 @@ class DecoderLayer(nn.Module):
                 [attend_packed(query, key, value, bounds_D1, longest, window=self.window, scale=self._scale)]
             )
         attended = []
-        for bucket, cells in zip(layout.buckets, layout.pad(heads_NHd), strict=True):
+        for bucket, mask, cells in zip(layout.buckets, layout.masks, layout.pad(heads_NHd), strict=True):
             query, key, value = self.split_heads(cells.transpose(1, 2), dim=1)
-            is_windowed = self.window is not None and self.window < bucket.length
+            if self.window is not None and self.window < bucket.length:
+                near = _window_mask(bucket.length, self.window, query.device)[bucket.first_query :]
+                mask = near if mask is None else mask & near
             result = F.scaled_dot_product_attention(
-                query,
+                query[:, :, bucket.first_query :],
                 key,
                 value,
-                attn_mask=_window_mask(bucket.length, self.window or 0, query.device) if is_windowed else None,
-                is_causal=not is_windowed,
+                attn_mask=mask,
+                is_causal=mask is None,
                 scale=self._scale,
                 enable_gqa=self.num_heads != self.num_kv_heads,
             )
-            attended.append(result.transpose(1, 2).reshape(bucket.num_cells, self.num_heads, self.head_dim))
+            attended.append(result.transpose(1, 2).reshape(-1, self.num_heads, self.head_dim))
         return layout.unpad(attended)
 
     def forward(

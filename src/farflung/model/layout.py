@@ -43,6 +43,10 @@ class SequenceLayout:
     """int64; which flat token fills a padded cell (padding repeats the document's last). None: cells = flat order."""
     cell_of_flat_N: Tensor | None
     """int64; the inverse: the padded cell of each flat token."""
+    query_of_flat_N: Tensor | None
+    """int64; the same among queries alone, which are what attention gives back."""
+    masks: tuple[Tensor | None, ...] = ()
+    """Per bucket; bool [documents, 1, queries, length] of an aligned one: True where a query sees a cell."""
     prefix_flat_E: Tensor | None = None
     """int64; the flat token behind each cell of a prefix. None: every document has all of its tokens."""
     prefix_cell_E: Tensor | None = None
@@ -100,9 +104,11 @@ class SequenceLayout:
             lengths_D=torch.from_numpy(lengths_D).to(device),
             buckets=arranged.buckets,
             flat_of_cell_P=tensor(arranged.flat_of_cell_P),
-            cell_of_flat_N=tensor(np.repeat(arranged.base_D, own_D) + positions_N) if is_moved else None,
+            cell_of_flat_N=tensor(ranges(arranged.own_D, own_D)) if is_moved else None,
+            query_of_flat_N=tensor(ranges(arranged.query_D, own_D)) if is_moved else None,
+            masks=tuple(None if mask is None else torch.from_numpy(mask).to(device) for mask in arranged.masks),
             prefix_flat_E=None if prefixes is None else tensor(ranges(prefixes.starts_D, prefix_D)),
-            prefix_cell_E=None if prefixes is None else tensor(ranges(arranged.base_D, prefix_D)),
+            prefix_cell_E=None if prefixes is None else tensor(ranges(arranged.own_D - prefix_D, prefix_D)),
             bounds_D1=tensor(np.cumsum([0, *lengths_D], dtype=np.int32)) if is_packed else None,
         )
 
@@ -121,10 +127,10 @@ class SequenceLayout:
         return flat_NHd
 
     def unpad(self, blocks: Sequence[Tensor]) -> Tensor:
-        """Per bucket [documents * length, ...] -> [N, ...], without the padding."""
+        """Per bucket [documents * queries, ...] -> [N, ...], without the padding."""
         cells = blocks[0] if len(blocks) == 1 else torch.cat(list(blocks))
-        if self.cell_of_flat_N is not None:
-            cells = _Unpad.apply(cells, self.cell_of_flat_N)  # type: ignore[no-untyped-call]
+        if self.query_of_flat_N is not None:
+            cells = _Unpad.apply(cells, self.query_of_flat_N)  # type: ignore[no-untyped-call]
         return cells
 
 
@@ -156,12 +162,12 @@ class _Unpad(torch.autograd.Function):
     """Row gather that drops padding cells; their gradient is zero."""
 
     @staticmethod
-    def forward(ctx: Any, cells_PC: Tensor, cell_of_flat_N: Tensor) -> Tensor:
-        ctx.save_for_backward(cell_of_flat_N)
+    def forward(ctx: Any, cells_PC: Tensor, query_of_flat_N: Tensor) -> Tensor:
+        ctx.save_for_backward(query_of_flat_N)
         ctx.cells_shape = cells_PC.shape
-        return cells_PC.index_select(0, cell_of_flat_N)
+        return cells_PC.index_select(0, query_of_flat_N)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (cell_of_flat_N,) = ctx.saved_tensors
-        return grads[0].new_zeros(ctx.cells_shape).index_copy_(0, cell_of_flat_N, grads[0]), None
+        (query_of_flat_N,) = ctx.saved_tensors
+        return grads[0].new_zeros(ctx.cells_shape).index_copy_(0, query_of_flat_N, grads[0]), None

@@ -206,3 +206,58 @@ def test_killed_at_any_moment_of_a_save_the_newest_whole_one_is_found(tmp_path: 
         assert best is not None
         assert best.progress.policy_version % 3 == 0
     assert num_cut_short > 3, "no save was hit: the test has lost its meaning"
+
+
+def test_c3_a_reader_whose_checkpoint_is_cleaned_away_takes_the_one_that_took_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Case C3: a slow reader of step n while n + 1 is saved and n is removed, at each file of n."""
+    load = checkpoint_module._load
+    for file in FILES:
+        folder = tmp_path / file
+        checkpoints = Checkpoints(folder, keep=1)
+        checkpoints.save(checkpoint(1))
+        is_first = True
+
+        def slow(path: Path, file: str = file, checkpoints: Checkpoints = checkpoints) -> Checkpoint:
+            nonlocal is_first
+            if is_first:
+                is_first = False
+                (path / file).unlink()  # so far has the cleaning come when the reader arrives there
+                checkpoints.save(checkpoint(2))
+            return load(path)
+
+        monkeypatch.setattr(checkpoint_module, "_load", slow)
+        assert_is(Checkpoints(folder, keep=1).load_newest(), 2)
+        assert not is_first
+        monkeypatch.undo()
+
+
+def test_a_version_that_is_saved_again_is_there_at_every_moment(tmp_path: Path) -> None:
+    """C2 for the only one that there is: killed between the two renames."""
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(checkpoint(4))
+    folder_of(tmp_path, 4).rename(tmp_path / "v00000004.old")
+    assert_is(checkpoints.load_newest(), 4)
+    checkpoints.save(checkpoint(5))
+    assert_is(checkpoints.load_newest(), 5)
+    assert versions_in(tmp_path) == ["v00000005"]
+
+
+def test_the_new_one_is_chosen_over_what_was_put_aside(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(checkpoint(3))
+    folder_of(tmp_path, 3).rename(tmp_path / "v00000004.old")
+    checkpoints.save(checkpoint(4))
+    assert_is(checkpoints.load_newest(), 4)
+    assert versions_in(tmp_path) == ["v00000004"]
+
+
+def test_the_last_good_one_is_kept_however_few_are_to_be_kept(tmp_path: Path) -> None:
+    """A save that fails removes nothing: what is cleaned away has a whole successor."""
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(checkpoint(1))
+    (tmp_path / "v00000002.tmp").write_text("in the way")  # no folder can be made here
+    with pytest.raises(OurFault):
+        checkpoints.save(checkpoint(2))
+    assert_is(checkpoints.load_newest(), 1)

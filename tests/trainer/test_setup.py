@@ -12,7 +12,7 @@ from farflung.trainer.model_source import describe
 from farflung.trainer.setup import Setup, set_up
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.manifest import Manifest, Publication
-from farflung.wire.pool import EnvironmentSpec
+from farflung.wire.pool import EnvironmentSpec, PoolSpec
 from tiny_pool import description, environment, pool_spec, tiny_policy, trainer_config
 
 POOL = pool_spec()
@@ -151,3 +151,54 @@ def test_the_environment_is_that_of_the_pool() -> None:
         for each in (POOL.environment, spec)
     ]
     assert prompts[0] != prompts[1]
+
+
+# -- going on ---------------------------------------------------------------------------------------------------------
+
+
+def of_lineage(pool: PoolSpec = POOL, **config: Any) -> Checkpoint:
+    """A checkpoint as a trainer of this configuration leaves it."""
+    lineage = set_up(trainer_config(**config), pool, 0, None).lineage
+    return a_checkpoint(lineage=lineage, pool_digest=pool.digest())
+
+
+def test_a_changed_setting_is_refused_with_the_difference() -> None:
+    with pytest.raises(UserError, match=r"  - trainer\.optimizer\.lr: 0\.001 -> 0\.5\ncontinue it as it was"):
+        set_up(trainer_config(optimizer={"lr": 0.5}), POOL, 0, of_lineage())
+
+
+@pytest.mark.parametrize(
+    "free", [{"max_versions": 99}, {"heartbeat_s": 9.0}, {"checkpoint": {"keep": 7}}, {"num_samples_logged": 1}]
+)
+def test_what_changes_no_mathematics_may_change(free: dict[str, Any]) -> None:
+    assert set_up(trainer_config(**free), POOL, 0, of_lineage()).accepted_changes == ()
+
+
+def test_a_change_may_be_accepted_and_is_remembered() -> None:
+    setup = set_up(trainer_config(optimizer={"lr": 0.5}, accept_changes=True), POOL, 0, of_lineage())
+    assert setup.accepted_changes == ("trainer.optimizer.lr: 0.001 -> 0.5",)
+
+
+def test_other_tasks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = of_lineage()
+    monkeypatch.setattr("farflung.trainer.setup.data_digest", lambda _environment: "f" * 64)
+    with pytest.raises(UserError, match=r"  - tasks of the environment: [0-9a-f]{16} -> ffffffffffffffff\n"):
+        set_up(trainer_config(), POOL, 0, before)
+
+
+def test_another_torch_is_refused_in_deterministic_mode_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed = pool_spec(deterministic_seed=0)
+    before, fixed_before = of_lineage(), of_lineage(fixed)
+    monkeypatch.setattr("farflung.trainer.setup.torch.__version__", "0.1")
+    assert set_up(trainer_config(), POOL, 0, before).accepted_changes == ()
+    with pytest.raises(UserError, match=r"  - torch: .* -> 0\.1"):
+        set_up(trainer_config(), fixed, 0, fixed_before)
+
+
+def test_rare_checkpoints_and_a_deterministic_pool_do_not_go_together() -> None:
+    with pytest.raises(UserError, match=r"trainer\.checkpoint\.every_versions is 5 with pool\.deterministic"):
+        set_up(trainer_config(checkpoint={"every_versions": 5}), pool_spec(deterministic_seed=0), 0, None)
+
+
+def test_refused_batches_in_a_row_are_counted_on() -> None:
+    assert set_up(trainer_config(), POOL, 0, a_checkpoint(rollbacks_in_a_row=3)).rollbacks_in_a_row == 3

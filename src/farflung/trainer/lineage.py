@@ -19,6 +19,7 @@ from farflung.wire.canonical import Record
 FREE = (
     "accept_changes",
     "checkpoint.",
+    "compute.activation_checkpointing",
     "evaluation.every_versions",
     "evaluation.max_accuracy_drop",
     "heartbeat_s",
@@ -29,6 +30,8 @@ FREE = (
 )
 FIXED = (
     "chunk_bytes",
+    "compute.device",
+    "compute.dtype",
     "evaluation.num_tasks",
     "evaluation.temperature",
     "micro_batch_tokens",

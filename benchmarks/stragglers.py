@@ -65,6 +65,7 @@ REAL_SLOWNESS = tuple(round(10 * float(np.exp(NormalDist().inv_cdf(q))), 1) for 
 """Of the four workers of the real check: the quartile midpoints of 10 * exp(N(0, 1))."""
 REAL_VERSIONS = 24
 REAL_TIMEOUT_S = 600
+WAIT = "time/wait_for_batch_s"
 
 SPEEDS = {"1x": 1.0, "3x slower": 3.0, "10x slower": 10.0}
 NUM_PER_SPEED = 4
@@ -412,26 +413,34 @@ def drop_history(case: DropCase, seed: int, num_versions: int = 300) -> History:
 
 
 def real() -> None:
-    """`farflung run long-addition` with four workers that sleep, at max_staleness 0 and 4."""
+    """`farflung run long-addition` with four workers that sleep, at max_staleness 0 and 4.
+
+    Every worker samples for u seconds and then sleeps, slowness * u in all. In the synchronous run the trainer waits
+    for the slowest one, which says what u is on this machine now; the rest of a version, b, keeps it busy. Then
+
+        T_async = max(b, K / sum of 1 / (slowness * u))
+    """
     with tempfile.TemporaryDirectory(prefix="farflung-bench-") as folder:
         rows = {staleness: _real_run(Path(folder), staleness) for staleness in (0, MAX_STALENESS)}
-    sync_s, async_s = (statistics.fmean(row["time/step_s"] for row in rows[staleness]) for staleness in rows)
-    waits = {staleness: statistics.fmean(row["time/wait_s"] for row in rows[staleness]) for staleness in rows}
-    # The fastest worker's sampling is the unit that cannot be seen from outside: solve for it in the synchronous run.
-    slowest, rate = max(REAL_SLOWNESS), sum(1 / slowness for slowness in REAL_SLOWNESS)
-    unit_s = waits[0] / slowest
-    busy_s = sync_s - waits[0]
-    predicted = sync_s / max(busy_s, len(REAL_SLOWNESS) / rate * unit_s)
+    sync_s, async_s = (_mean(rows[staleness], "time/step_s") for staleness in (0, MAX_STALENESS))
+    sync_wait_s, async_wait_s = (_mean(rows[staleness], WAIT) for staleness in (0, MAX_STALENESS))
+    unit_s = sync_wait_s / max(REAL_SLOWNESS)
+    slots_per_s = sum(1 / (slowness * unit_s) for slowness in REAL_SLOWNESS)
+    predicted = sync_s / max(sync_s - sync_wait_s, len(REAL_SLOWNESS) / slots_per_s)
     detail = {
         "slowness_of_workers": list(REAL_SLOWNESS),
         "versions": len(rows[0]),
         "synchronous_s_per_version": round(sync_s, 3),
         "asynchronous_s_per_version": round(async_s, 3),
-        "trainer_waits_s_per_version": {str(staleness): round(wait, 3) for staleness, wait in waits.items()},
-        "mean_staleness": round(statistics.fmean(row["staleness/mean"] for row in rows[MAX_STALENESS]), 2),
+        "trainer_waits_s_per_version": f"{sync_wait_s:.3f} synchronous, {async_wait_s:.3f} asynchronous",
+        "mean_staleness": round(_mean(rows[MAX_STALENESS], "staleness/mean"), 2),
     }
     record("async/speed-up/real-processes", sync_s / async_s, predicted, "the formula", "x", detail)
     print(f"  real processes: {sync_s / async_s:.2f} x, predicted {predicted:.2f} x; {detail}", flush=True)
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], key: str) -> float:
+    return statistics.fmean(row[key] for row in rows)
 
 
 def _real_run(folder: Path, max_staleness: int) -> list[Mapping[str, Any]]:

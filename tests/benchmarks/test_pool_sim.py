@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from benchmarks.pool_sim import Costs, History, PoolSim, SimWorker, lognormal
 from benchmarks.stragglers import (
+    DROP_CASES,
     SCALES,
     SLOTS_PER_BATCH,
     Phases,
+    drop_history,
     expected_slowest_s,
     pool_rules,
     predicted_async_s,
@@ -108,3 +110,14 @@ def test_the_formula_by_hand() -> None:
     assert predicted_async_s(PHASES, 3.0) == 4.0
     speed_ups = [predicted_sync_s(PHASES, scale) / predicted_async_s(PHASES, scale) for scale in SCALES]
     assert min(speed_ups) > 1
+
+
+def test_longer_slots_cost_slow_workers_more_of_their_work_and_fast_ones_next_to_none() -> None:
+    short, _, long, _ = (drop_history(case, seed=0, num_versions=60) for case in DROP_CASES)
+
+    def lost(history: History, speed: str) -> float:
+        ends = [fate.end != "trained" for fate in history.fates if fate.node.startswith(speed)]
+        return sum(ends) / len(ends)
+
+    assert max(lost(short, "1x"), lost(long, "1x")) < 0.01
+    assert lost(short, "10x") < 0.1 < lost(long, "10x")

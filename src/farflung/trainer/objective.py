@@ -13,7 +13,8 @@ from farflung.rl.guards import GuardParams
 from farflung.rl.kl import KlParams, LossKl, RewardKl, require_reward_estimator
 from farflung.rl.loss import LossInputs, LossOutputs
 from farflung.rl.objectives import OBJECTIVES, Objective, ObjectiveFunction, make_params
-from farflung.trainer.config import GRPO_KEYS, EntropyConfig, KlConfig, ObjectiveConfig
+from farflung.rl.shaping import ShapingParams
+from farflung.trainer.config import GRPO_KEYS, EntropyConfig, KlConfig, ObjectiveConfig, ShapingConfig
 
 
 def make_objective(config: ObjectiveConfig, *, max_length_tokens: int) -> Objective:
@@ -70,6 +71,25 @@ def reward_estimator(config: KlConfig) -> RewardKl:
     estimator = config.estimator or "k1"
     require_reward_estimator(estimator)
     return cast("RewardKl", estimator)
+
+
+def make_shaping(config: ShapingConfig, *, max_completion_tokens: int) -> ShapingParams:
+    """What is added to rewards.
+
+    Raises:
+        UserError: a value out of range.
+    """
+    try:
+        return ShapingParams(
+            length=None if config.length == "none" else config.length,
+            alpha=config.length_alpha,
+            weight=config.length_weight,
+            overlong_buffer_tokens=config.overlong_buffer_tokens,
+            overlong_factor=config.overlong_factor,
+            max_length_tokens=config.overlong_max_tokens or max_completion_tokens,
+        )
+    except ValueError as error:
+        raise UserError(f"trainer.shaping: {error}") from error
 
 
 def _chosen(config: ObjectiveConfig, max_length_tokens: int) -> tuple[ObjectiveFunction, Any]:

@@ -1,4 +1,4 @@
-"""From a batch of groups to training samples: drop what cannot teach, and name what was learned from."""
+"""From a batch of groups to training samples: drop what cannot teach, shape rewards, and name what was learned from."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,22 @@ from dataclasses import dataclass
 
 from farflung.rl.estimators import Estimator
 from farflung.rl.samples import training_samples
+from farflung.rl.shaping import NO_SHAPING, ShapingParams, with_length_reward, with_overlong_penalty
 from farflung.rl.signal import JudgedOn, why_no_learning
 from farflung.rl.types import Batch, RolloutGroup, TrainingSample
 from farflung.wire.batch import BatchItem
 from farflung.wire.submission import Submission
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Selection:
+    """Groups of a batch that can be learned from, with the rewards that advantages are made of."""
+
+    groups: tuple[RolloutGroup, ...]
+    dropped_groups: Counter[str]
+    """Reason -> groups."""
+    shaped: tuple[RolloutGroup, ...]
+    """All groups of the batch with those rewards, learned from or not."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -23,23 +35,42 @@ class TrainingSet:
     """Reason -> groups."""
 
 
-def training_set(
-    batch: Batch, *, normalize: Estimator, judged_on: JudgedOn, mask_truncated: bool = False
-) -> TrainingSet:
-    """Samples of every group with signal, in slot and group order."""
+def select(batch: Batch, *, judged_on: JudgedOn, shaping: ShapingParams = NO_SHAPING) -> Selection:
+    """What has signal before any shaping; with `judged_on` "total" the length reward is part of what is judged."""
     learnable: list[RolloutGroup] = []
+    shaped: list[RolloutGroup] = []
     dropped: Counter[str] = Counter()
     for group in batch.groups:
-        reason = why_no_learning(group, judged_on=judged_on)
+        aimed = with_length_reward(group, shaping)
+        reason = why_no_learning(aimed if judged_on == "total" else group, judged_on=judged_on)
+        shaped.append(with_overlong_penalty(aimed, shaping))
         if reason is None:
-            learnable.append(group)
+            learnable.append(shaped[-1])
         else:
             dropped[reason.value] += 1
-    return TrainingSet(
-        samples=tuple(training_samples(learnable, normalize=normalize, mask_truncated=mask_truncated)),
-        trained_groups={slot: tuple(group.group for group in learnable if group.slot == slot) for slot in batch.slots},
-        dropped_groups=dropped,
-    )
+    return Selection(groups=tuple(learnable), dropped_groups=dropped, shaped=tuple(shaped))
+
+
+def training_set(
+    batch: Batch,
+    *,
+    normalize: Estimator,
+    judged_on: JudgedOn,
+    mask_truncated: bool = False,
+    shaping: ShapingParams = NO_SHAPING,
+) -> TrainingSet:
+    """Samples of every group with signal, in slot and group order."""
+    selection = select(batch, judged_on=judged_on, shaping=shaping)
+    samples = training_samples(selection.groups, normalize=normalize, mask_truncated=mask_truncated)
+    return training_set_of(batch, selection, samples)
+
+
+def training_set_of(batch: Batch, selection: Selection, samples: Sequence[TrainingSample]) -> TrainingSet:
+    """Of samples that were made of the selection."""
+    trained: dict[int, tuple[int, ...]] = {
+        slot: tuple(group.group for group in selection.groups if group.slot == slot) for slot in batch.slots
+    }
+    return TrainingSet(samples=tuple(samples), trained_groups=trained, dropped_groups=selection.dropped_groups)
 
 
 def batch_items(batch: Batch, training: TrainingSet, submissions: Mapping[int, Submission]) -> tuple[BatchItem, ...]:

@@ -88,7 +88,7 @@ async def run(
             async with heartbeats(client, vitals, config.heartbeat_s):
                 checkpoints = Checkpoints(run_folder / CHECKPOINTS_FOLDER, config.checkpoint.keep, marks)
                 checkpoint = await asyncio.to_thread(checkpoints.load_newest)
-                setup = await asyncio.to_thread(set_up, config, pool, seed, checkpoint)
+                setup = await asyncio.to_thread(set_up, config, pool, seed, checkpoint, run_folder)
                 inbox = Inbox(setup.buffer)
                 trainer = Trainer(
                     config=config,

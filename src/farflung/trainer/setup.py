@@ -28,6 +28,7 @@ from farflung.trainer.learner import Learner
 from farflung.trainer.lineage import Lineage, changes, refuse, settings_of, software_changes
 from farflung.trainer.model_source import TINY, ModelDescription, describe
 from farflung.trainer.policy import Policy
+from farflung.trainer.reference import REFERENCE_FOLDER, Reference
 from farflung.wire.manifest import Publication
 from farflung.wire.pool import PoolSpec
 
@@ -57,8 +58,13 @@ class Setup:
     """Whatever else has a state: curriculum, adaptive objectives."""
 
 
-def set_up(config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpoint | None) -> Setup:
+def set_up(
+    config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpoint | None, run_folder: Path = Path()
+) -> Setup:
     """Weights come from the checkpoint if there is one.
+
+    Args:
+        run_folder: where a reference policy is kept, if the objective has one.
 
     Raises:
         UserError: model, settings, pool and checkpoint do not fit together.
@@ -73,25 +79,46 @@ def set_up(config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpo
     reserved = never_drawn(description.tokenizer, description.config)
     masters = _first_masters(config, description, seed) if checkpoint is None else checkpoint.masters
     policy = Policy(description.config, masters, config.optimizer, config.compute)
+    reference = _reference(config, policy, description, run_folder)
+    learner = Learner(policy, config, pool, reserved, reference)
     lineage = _lineage(config, environment, package_of(installed), policy)
     setup = Setup(
         environment=environment,
         description=description,
         reserved_token_ids=reserved,
-        learner=Learner(policy, config, pool, reserved),
+        learner=learner,
         canary=Canary(config.evaluation, description.config, environment, description.tokenizer, pool, reserved),
         buffer=_buffer(config, pool, checkpoint),
         publication=None if checkpoint is None else checkpoint.publication,
         rollbacks_in_a_row=0 if checkpoint is None else checkpoint.progress.rollbacks_in_a_row,
         lineage=lineage,
         accepted_changes=() if checkpoint is None else _accepted_changes(config, pool, checkpoint, lineage),
+        components=_components(learner, reference),
     )
     if checkpoint is not None:
         setup.learner.resume(checkpoint)
         setup.canary.initial_accuracy = checkpoint.progress.initial_accuracy
         setup.canary.best_accuracy = checkpoint.progress.best_accuracy
         _restore_components(setup.components, checkpoint)
+        if reference is not None:
+            reference.begin(learner.optimizer_step)
     return setup
+
+
+def _reference(
+    config: TrainerConfig, policy: Policy, description: ModelDescription, run_folder: Path
+) -> Reference | None:
+    kl = config.objective.kl
+    if not kl.coefficient:
+        return None
+    folder = Path(kl.reference) if kl.reference else run_folder / REFERENCE_FOLDER
+    return Reference(policy, folder, description.tokenizer.files, is_given=bool(kl.reference))
+
+
+def _components(learner: Learner, reference: Reference | None) -> dict[str, Component]:
+    """Those that have something to remember."""
+    components: dict[str, Component] = {"objective": learner.adaptation} if learner.adaptation.is_on else {}
+    return components if reference is None else components | {"reference": reference}
 
 
 def _lineage(config: TrainerConfig, environment: Environment, package: tuple[str, str], policy: Policy) -> Lineage:

@@ -129,6 +129,7 @@ def _accumulate(policy: Policy, batch: FlatBatch, step: OptimizerStep, params: S
             advantages_N=batch.advantages_M,
             loss_mask_N=batch.loss_mask_M,
             prox_logprobs_N=batch.prox_logprobs_M,
+            ref_logprobs_N=batch.ref_logprobs_M,
             entropy_N=entropy_M,
             group_log_expectation_N=batch.group_log_expectation_M,
             sequences=batch.sequences(step.num_loss_sequences),

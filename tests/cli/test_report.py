@@ -226,3 +226,15 @@ def test_of_many_versions_the_first_the_last_and_some_between_are_shown() -> Non
 def test_few_versions_are_all_shown(count: int) -> None:
     versions = by_version({"version": v, "reward": None} for v in range(count))
     assert spread(versions, 5) == versions
+
+
+def test_a_life_that_worked_more_and_waited_less_than_the_one_before_is_another_life() -> None:
+    rows = [node("worker-1", 1, 2, 10, 2), node("worker-1", 1, 13, 1, 13)]
+    (found,) = fold(rows).nodes
+    assert (found.busy_s, found.idle_s) == (15, 11)
+
+
+def test_a_total_of_0_is_a_total() -> None:
+    progress = {"kind": "progress", "version": 10, "optimizer_steps": 0, "tokens_trained": 0}
+    summary = summarize([*metrics_rows(), progress], USAGE, seed=0, config_digest="ab")
+    assert (summary.optimizer_steps, summary.tokens_trained) == (0, 0)

@@ -288,3 +288,12 @@ def test_the_status_of_a_pool_is_shown_whole() -> None:
     assert page[2:4] == ["slots: accepted 3", "dropped: expired 2"]
     assert "worker-1 sampling 75 % 4 k 100 7 3 s ago" in page
     assert "worker-2 not heard of 0 100 7 3 s ago" in page
+
+
+def test_a_role_that_has_started_again_never_waits_a_negative_time() -> None:
+    """Its new life is longer than the old one was, but it has waited less."""
+    state = new_state()
+    state.add_status(status(heartbeat("trainer", Role.TRAINER, busy_s=2, idle_s=10)), 100.0)
+    state.add_status(status(heartbeat("trainer", Role.TRAINER, busy_s=13, idle_s=1)), 114.0)
+    (node,) = state.figures(114.0).nodes
+    assert node.idle_share is None

@@ -12,7 +12,7 @@ import pytest
 from farflung.api import client as client_module
 from farflung.api.client import CoordinatorClient
 from farflung.api.patience import Patience
-from farflung.errors import Transient
+from farflung.errors import Transient, UserError
 from farflung.rl.buffer import BufferParams, ExperienceBuffer
 from farflung.trainer.feed import Feed
 from farflung.trainer.inbox import Inbox
@@ -270,3 +270,11 @@ async def test_a_slot_that_ended_out_of_the_window_is_closed_after_it_was_missed
             await until(lambda: bench.inbox.buffer.has_seen(late.slot))
         assert bench.closed() == {"settled": 1}
         assert len(bench.inbox.buffer.snapshot()["seen"]) == 1
+
+
+async def test_a_deterministic_run_does_not_go_on_without_an_accepted_slot(tmp_path: Path) -> None:
+    async with a_bench(tmp_path, deterministic_seed=0) as bench:
+        (first,) = await bench.crew.deliver(1)
+        (tmp_path / "store" / bench.crew.submissions[first].file_key).unlink()
+        with pytest.raises(UserError, match=f"accepted slot {first} cannot be read .*restore the coordinator's store"):
+            await asyncio.wait_for(bench.feed.run(), 10)

@@ -204,3 +204,41 @@ async def test_what_the_coordinator_refuses_is_raised(tmp_path: Path) -> None:
         with pytest.raises(Refused, match="version_order"):
             await publisher.send(wrong, files)
         assert publisher.policy_version == -1
+
+
+async def test_a_store_that_was_emptied_under_a_live_run_gets_all_chunks_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with trainers_client(tmp_path) as client:
+        publisher = a_publisher(client)
+        await announce(publisher)
+        for chunk in (tmp_path / "store" / "chunks").rglob("*"):
+            if chunk.is_file():
+                chunk.unlink()
+        second = await announce(publisher)
+        assert "sending all of it again" in caplog.text
+        for file in second.manifest.files:
+            for chunk_entry in file.chunks:
+                assert len(await client.get_chunk(chunk_entry.sha256, chunk_entry.num_bytes)) == chunk_entry.num_bytes
+
+
+async def test_a_store_that_keeps_nothing_is_told_with_the_setting_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(_client: CoordinatorClient, _sha256: str, _data: bytes) -> None: ...
+
+    async with trainers_client(tmp_path) as client:
+        monkeypatch.setattr(CoordinatorClient, "put_chunk", lost)
+        with pytest.raises(UserError, match=r"store loses what is written to it \(.*see that coordinator\.store_url"):
+            await announce(a_publisher(client))
+
+
+async def test_a_deterministic_run_does_not_go_on_behind_the_newest_version(tmp_path: Path) -> None:
+    async with trainers_client(tmp_path) as client:
+        publisher = a_publisher(client)
+        old = await announce(publisher)
+        await announce(publisher)
+        fixed = pool_spec(deterministic_seed=0)
+        again = Publisher(client, Patience(asyncio.Event(), 5.0), fixed, description().policy_files, 1024)
+        with pytest.raises(UserError, match="published is version 1 but the newest checkpoint that can be read is of"):
+            await again.resume(old, tiny_policy(0))

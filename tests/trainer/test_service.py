@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from farflung.trainer.canary import Canary
 from farflung.trainer.checkpoint import Checkpoints
 from farflung.trainer.inbox import Inbox
 from farflung.trainer.learner import Learner
+from farflung.trainer.marks import Mark, Marks, pass_by
 from farflung.trainer.policy import Policy
 from farflung.trainer.publisher import Publisher
 from farflung.trainer.step import StepResult
@@ -44,10 +45,15 @@ class Place:
     url: str
     crew: Crew
 
-    async def train(self, stop: asyncio.Event | None = None, **config: Any) -> None:
+    async def train(self, stop: asyncio.Event | None = None, marks: Marks = pass_by, **config: Any) -> None:
         await asyncio.wait_for(
             service.run(
-                trainer_config(**config), url=self.url, run_folder=self.folder, seed=SEED, stop=stop or asyncio.Event()
+                trainer_config(**config),
+                url=self.url,
+                run_folder=self.folder,
+                seed=SEED,
+                stop=stop or asyncio.Event(),
+                marks=marks,
             ),
             60,
         )
@@ -664,3 +670,95 @@ async def test_a_run_without_its_checkpoints_is_refused(tmp_path: Path) -> None:
     async with a_place(tmp_path) as place:
         with pytest.raises(UserError, match="has published version 1 but the trainer has no checkpoint"):
             await place.train(max_versions=2)
+
+
+# -- figures that mean something --------------------------------------------------------------------------------------
+
+
+async def test_the_evaluation_of_a_refused_step_is_no_point_of_the_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracies = iter([0.8, 0.1, 0.75, 0.7, 0.7])
+    evaluate = Canary.evaluate
+
+    def scripted(self: Canary, policy: Policy, version: int) -> Evaluation:
+        return replace(evaluate(self, policy, version), accuracy=next(accuracies), num_tasks=1000)
+
+    monkeypatch.setattr(Canary, "evaluate", scripted)
+    async with a_place(tmp_path) as place, working(place.crew):
+        await place.train(max_versions=2, evaluation={"num_tasks": 4, "every_versions": 1})
+    (rollback,) = place.rows("rollback")
+    assert (rollback["version"], rollback["reason"], rollback["accuracy"]) == (0, "canary", 0.1)
+    assert [(row["version"], row["accuracy"]) for row in place.rows("eval")] == [(0, 0.8), (1, 0.75), (2, 0.7)]
+
+
+async def test_h9_every_point_of_evaluation_is_kept_through_kills_and_refusals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil_steps(monkeypatch, lambda step: step in (2, 5), spoil_weights=True)
+    evaluation = {"num_tasks": 4, "every_versions": 2}
+    async with a_place(tmp_path) as place, working(place.crew):
+        for mark, version in ((Mark.EVALUATING, 2), (Mark.RELEASED, 4), (Mark.SAVED, 6)):
+            with pytest.raises(Killed):
+                await place.train(max_versions=7, evaluation=evaluation, marks=dies_at(mark, version))
+        await place.train(max_versions=7, evaluation=evaluation)
+    points = [row["version"] for row in place.rows("eval")]
+    assert sorted(set(points)) == [0, 2, 4, 6, 7]
+    assert len(place.rows("rollback")) >= 2
+
+
+async def test_a_run_that_is_never_graded_ends_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service, "MAX_UNGRADED_IN_A_ROW", 3)
+    async with a_place(tmp_path) as place:
+        place.crew.rewards = lambda _group, _sample: None  # type: ignore[assignment, return-value]
+        async with working(place.crew):
+            with pytest.raises(UserError, match=r"not one rollout of the last 3 batches has a reward: .* sort-digits"):
+                await place.train(max_versions=9)
+    assert count_of(caplog, "has not a single reward") == 1
+
+
+async def test_a_short_run_that_is_never_graded_does_not_end_as_if_all_were_well(tmp_path: Path) -> None:
+    async with a_place(tmp_path) as place:
+        place.crew.rewards = lambda _group, _sample: None  # type: ignore[assignment, return-value]
+        async with working(place.crew):
+            with pytest.raises(UserError, match=r"not one rollout of the last 2 batches has a reward"):
+                await place.train(max_versions=2)
+    assert (tmp_path / "model" / "config.json").exists()
+
+
+async def test_what_an_environment_raises_in_the_trainer_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def boom(*_: Any) -> Any:
+        raise KeyError("boom")
+
+    monkeypatch.setattr("farflung.envs.sort_digits.SortDigits.grade", boom)
+    async with a_place(tmp_path) as place:
+        with pytest.raises(OurFault, match="environment sort-digits failed when grading task heldout/0: KeyError"):
+            await place.train(max_versions=2)
+
+
+async def test_an_accepted_change_is_told_in_the_metrics(tmp_path: Path) -> None:
+    async with a_place(tmp_path) as place, working(place.crew):
+        await place.train(max_versions=1)
+        with pytest.raises(UserError, match=r"trainer\.optimizer\.lr: 0\.001 -> 0\.5"):
+            await place.train(max_versions=2, optimizer={"lr": 0.5})
+        await place.train(max_versions=2, optimizer={"lr": 0.5}, accept_changes=True)
+    (row,) = place.rows("changes")
+    assert (row["version"], row["changes"]) == (1, "trainer.optimizer.lr: 0.001 -> 0.5")
+
+
+def dies_at(mark: Mark, version: int) -> Marks:
+    """As `kill_at`, for a trainer in the test's own process."""
+
+    def die(passed: Mark, at_version: int) -> None:
+        if (passed, at_version) == (mark, version):
+            raise Killed
+
+    return die
+
+
+def count_of(caplog: pytest.LogCaptureFixture, text: str) -> int:
+    return sum(text in record.getMessage() for record in caplog.records)

@@ -14,7 +14,21 @@ from farflung.cli import launch, main
 from farflung.cli.arguments import split_settings
 from farflung.errors import OurFault
 
-COMMANDS = ["demo", "run", "coordinator", "trainer", "worker", "validator", "status", "model", "eval", "serve", "chat", "sft"]
+COMMANDS = [
+    "demo",
+    "run",
+    "coordinator",
+    "trainer",
+    "worker",
+    "validator",
+    "status",
+    "model",
+    "eval",
+    "serve",
+    "chat",
+    "sft",
+    "plot",
+]
 
 
 @pytest.fixture(autouse=True)

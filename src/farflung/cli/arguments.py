@@ -81,6 +81,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
                 help=f"holds the pool's {role} token (default: {VARIABLE}, or tokens/{role} in CONFIG's run folder)",
             )
     _add_status(commands)
+    _add_plot(commands)
     _add_model(commands)
     _add_sft(commands)
     _add_eval(commands)
@@ -108,6 +109,20 @@ def _add_status(commands: Commands) -> None:
     epilog = "example:\n  farflung status http://127.0.0.1:7400"
     status = _command(commands, "status", "ask a coordinator what goes on", help_texts.STATUS, epilog)
     status.add_argument("url", metavar="URL", help="address of the coordinator")
+
+
+def _add_plot(commands: Commands) -> None:
+    plot = _command(commands, "plot", "pictures of one run or of several", help_texts.PLOT, help_texts.PLOT_EPILOG)
+    plot.add_argument("runs", metavar="RUN", nargs="+", help="folder of a run")
+    plot.add_argument("--out", metavar="FILE", help="(default plot.png in the run's folder, or here for several)")
+    plot.add_argument("--each", metavar="DIR", help="a file per picture instead of one page")
+    plot.add_argument("--format", choices=("png", "svg", "pdf"), default="png", help="of files that are not named")
+    plot.add_argument("--x", choices=("versions", "time", "samples", "tokens"), default="versions", help="x axis")
+    plot.add_argument("--smooth", type=float, default=0.9, metavar="KEEP", help="weight of the past (default 0.9)")
+    plot.add_argument(
+        "--metrics", metavar="A,B", help="these pictures or figures only, e.g. reward,grad_norm,eval/accuracy"
+    )
+    plot.add_argument("--group", action="store_true", help="names that differ in a last number: mean and band")
 
 
 def _add_model(commands: Commands) -> None:

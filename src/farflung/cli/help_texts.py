@@ -176,3 +176,14 @@ examples:
   farflung sft models/smollm2-135m-instruct chats.jsonl --out sft/first
   farflung sft models/mine rows.parquet --out sft/second --sft.epochs 3 \\
       --sft.optimizer.lr 2e-5 --sft.batch_size 32"""
+
+PLOT = """\
+Draw what people look at: reward and held-out accuracy, completion length,
+entropy, gradient norm, mismatch between sampler and trainer, clipping,
+staleness, where the time goes and who waits. Several runs share the axes."""
+
+PLOT_EPILOG = """\
+examples:
+  farflung plot runs/demo
+  farflung plot runs/demo-1 runs/demo-2 runs/demo-3 --group --x time
+  farflung plot runs/* --metrics eval/accuracy,reward/mean --out compare.pdf"""

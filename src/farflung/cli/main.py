@@ -53,6 +53,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.evaluate import run_eval
 
             return run_eval(arguments, settings)
+        case "plot":
+            from farflung.cli.plot.command import run_plot
+
+            return run_plot(arguments)
         case "model":
             from farflung.cli.model import run_model
 

@@ -19,11 +19,8 @@ from farflung.errors import FarflungError, OurFault, UserError
 from farflung.validator.evidence import Judge
 from farflung.validator.messages import Ask, Setup, Told, receive, send
 from farflung.validator.progress import Progress
-from farflung.wire.lease import Lease
-from farflung.wire.pool import PoolSpec
 from farflung.wire.rollout import Rollout, StopReason
 from farflung.wire.rollout_file import read_rollouts, write_rollouts
-from farflung.wire.submission import Assignment, Submission
 
 MAX_ASK_BYTES = 1 << 40
 """The validator is trusted; it has bounded what it passes on."""
@@ -73,7 +70,7 @@ def _start(setup: Setup, steps: Steps, write_fd: int) -> Judge | None:
     """Load the environment; None when that did not work, which was told."""
     judge = None
     try:
-        judge = Judge.from_policy(setup.files, PoolSpec.from_bytes(setup.pool), setup.validator, steps)
+        judge = Judge.from_policy(setup.files, setup.pool, setup.validator, steps)
         _warm_up()
         told = Told(cpu_s=time.process_time())
     except UserError as error:
@@ -104,19 +101,18 @@ def _warm_up() -> None:
 
 
 def _answer(judge: Judge, ask: Ask, steps: Steps) -> Told:
-    assignment = Assignment(submission=Submission.from_bytes(ask.submission), lease=Lease.from_bytes(ask.lease))
     judgement, fault = None, ""
     try:
         if ask.is_control:
-            judge.control(assignment.lease)
+            judge.control(ask.assignment.lease)
         else:
-            judgement = judge.judge(assignment, ask.data, ask.current_version, ask.now_ms, ask.given_up)
+            judgement = judge.judge(ask.assignment, ask.data, ask.current_version, ask.now_ms, ask.given_up)
     except OurFault as error:
         fault = str(error)
     finally:
         steps.rest()
     return Told(
-        judgement=None if judgement is None else judgement.to_bytes(),
+        judgement=judgement,
         own_fault=fault,
         first_fault=judge.first_fault,
         cpu_s=time.process_time(),

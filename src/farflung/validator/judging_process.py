@@ -57,9 +57,7 @@ class JudgingProcess:
     def __init__(
         self, files: Mapping[str, bytes], pool: PoolSpec, validator: str, *, step_s: float, max_bytes: int
     ) -> None:
-        self._setup = Setup(
-            pool=pool.to_bytes(), files=dict(files), validator=validator, step_s=step_s, max_bytes=max_bytes
-        )
+        self._setup = Setup(pool=pool, files=dict(files), validator=validator, step_s=step_s, max_bytes=max_bytes)
         self._group_size = pool.group_size
         self._environment = pool.environment.name
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,8 +97,7 @@ class JudgingProcess:
         lost_in: dict[int, int] = {}
         while True:
             ask = Ask(
-                submission=assignment.submission.to_bytes(),
-                lease=assignment.lease.to_bytes(),
+                assignment=assignment,
                 data=data,
                 current_version=current_version,
                 now_ms=now_ms,
@@ -121,14 +118,7 @@ class JudgingProcess:
 
         Tells a broken environment from completions that break it.
         """
-        ask = Ask(
-            submission=assignment.submission.to_bytes(),
-            lease=assignment.lease.to_bytes(),
-            data=None,
-            current_version=0,
-            now_ms=0,
-            is_control=True,
-        )
+        ask = Ask(assignment=assignment, data=None, current_version=0, now_ms=0, is_control=True)
         try:
             return self._exchange(ask).own_fault
         except _Lost as lost:
@@ -162,11 +152,11 @@ class JudgingProcess:
             self._say(told.first_fault.partition(":")[0], told.first_fault)
         if told.judgement is None:
             raise OurFault(told.own_fault or "the judging process gave no answer")
-        judgement = Judgement.from_bytes(told.judgement)
-        found = (judgement.verdict.submission_digest, judgement.verdict.validator)
+        verdict = told.judgement.verdict
+        found = (verdict.submission_digest, verdict.validator)
         if found != (assignment.submission.digest(), self._setup.validator):
             raise OurFault(f"the judging process answered for {found}")
-        return judgement
+        return told.judgement
 
     def _say(self, kind: str, detail: str) -> None:
         """Once for each kind of trouble: the count goes with the verdicts."""

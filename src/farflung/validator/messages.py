@@ -10,6 +10,8 @@ from typing import TypeVar
 import msgspec
 
 from farflung.errors import OurFault
+from farflung.wire.pool import PoolSpec
+from farflung.wire.submission import Assignment
 from farflung.wire.verdict import Judgement
 
 MAX_TOLD_BYTES = Judgement.MAX_BYTES + (1 << 16)
@@ -21,8 +23,7 @@ Message = TypeVar("Message", bound=msgspec.Struct)
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Sent once, after the start."""
 
-    pool: bytes
-    """`PoolSpec`, canonical."""
+    pool: PoolSpec
     files: dict[str, bytes]
     """The small files of any version."""
     validator: str
@@ -35,8 +36,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """One submission to judge, or to grade an empty completion of its tasks as a control."""
 
-    submission: bytes
-    lease: bytes
+    assignment: Assignment
     data: bytes | None
     current_version: int
     now_ms: int
@@ -48,7 +48,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to `Setup` or `Ask`."""
 
-    judgement: bytes | None = None
+    judgement: Judgement | None = None
     user_error: str = ""
     """The person who runs this validator has to change something."""
     own_fault: str = ""

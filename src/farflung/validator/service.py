@@ -35,18 +35,26 @@ RETRY_S = 1.0
 """Until the next look, when a version is out of reach."""
 
 
-async def run(config: ValidatorConfig, *, url: str, stop: asyncio.Event, token: str | None = None) -> None:
+async def run(
+    config: ValidatorConfig,
+    *,
+    url: str,
+    stop: asyncio.Event,
+    token: str | None = None,
+    activity: ActivityClock | None = None,
+) -> None:
     """Judge until the run is finished or `stop` is set.
 
     Args:
         token: the pool's secret for validators.
+        activity: the validator's own account of its time, for a caller who wants to record it.
 
     Raises:
         UserError: the environment is not there, or cannot grade anything (`validator.fault_watch`).
         Transient: the coordinator was away for longer than `config.unreachable_s`.
     """
     node = config.node or f"{platform.node()}-{os.getpid()}"
-    activity = ActivityClock(time.monotonic)
+    activity = activity or ActivityClock(time.monotonic)
     spent = Spent()
     vitals = Vitals(node, Role.VALIDATOR, activity, cpu_s=lambda: time.process_time() + spent.cpu_s)
     async with CoordinatorClient(url, node=node, role=Role.VALIDATOR, token=token) as client:

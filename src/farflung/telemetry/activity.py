@@ -24,6 +24,10 @@ class Activity:
         return self.idle_s / total_s if total_s > 0 else 0.0
 
 
+OnEnd = Callable[[str, float, float], None]
+"""Takes an activity with the clock's seconds at its start and its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Phase:
     text: str
@@ -46,9 +50,14 @@ class ActivityClock:
     Blocks nest (the inner one counts) and belong to the role's one main flow. `read` may be called from any thread.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        """`now` is a monotonic clock in seconds, such as `time.monotonic`."""
+    def __init__(self, now: Callable[[], float], *, on_end: OnEnd | None = None) -> None:
+        """
+        Args:
+            now: monotonic clock in seconds, such as `time.monotonic`.
+            on_end: told of every stretch of one activity, in order and without gaps, such as `IntervalLog.add`.
+        """
         self._now = now
+        self._on_end = on_end
         self._lock = threading.Lock()
         self._phases = [STARTING]
         self._since_s = now()
@@ -94,7 +103,10 @@ class ActivityClock:
     def _settle(self) -> None:
         """Book the time since the last change on the activity that was current."""
         now_s = self._now()
-        elapsed_s, self._since_s = now_s - self._since_s, now_s
+        since_s, self._since_s = self._since_s, now_s
+        elapsed_s = now_s - since_s
+        if self._on_end is not None and elapsed_s > 0:
+            self._on_end(self._phases[-1].text, since_s, now_s)
         cause = self._phases[-1].idle_cause
         if cause is None:
             self._busy_s += elapsed_s

@@ -115,7 +115,7 @@ def _objects(data: bytes) -> list[dict[str, Any]]:
     for line in data.splitlines():
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # the second: brackets without end
             continue
         if isinstance(value, dict):
             objects.append(value)

@@ -14,12 +14,15 @@ from farflung.cli.report.summary import Summary
 from farflung.cli.run_folder import RunFolder
 from farflung.coordinator.journal import JournalRecord, PoolOpened, Published, decode
 from farflung.coordinator.pool_state import PoolState
+from farflung.rl.ranges import RangeSet
 from farflung.slots.events import Submitted
 from farflung.slots.ledger import SlotForgotten
 from farflung.slots.lifecycle import Slot
 from farflung.state.event_log import SqlEventLog
 from farflung.store.object_store import ObjectStore
 from farflung.telemetry.metrics import MetricsRow, read_metrics
+from farflung.trainer.checkpoint import Checkpoints
+from farflung.trainer.service import CHECKPOINTS_FOLDER
 from farflung.wire.batch import BatchItem, BatchRecord
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.manifest import Publication
@@ -64,6 +67,7 @@ def audit(folder: RunFolder) -> History:
     check_batches(history)
     check_slots(history)
     num_tokens_trained = check_files(history, folder)
+    check_checkpoint(history, folder, num_tokens_trained)
     if folder.summary.exists():
         check_summary(history, folder, num_tokens_trained)
     return history
@@ -158,6 +162,26 @@ def check_files(history: History, folder: RunFolder) -> int:
     return num_tokens
 
 
+def check_checkpoint(history: History, folder: RunFolder, num_tokens_trained: int) -> None:
+    """The trainer's own account, where it has the newest version: position in the data, counters, drops."""
+    found = Checkpoints(folder.root / CHECKPOINTS_FOLDER, keep=1).load_newest()
+    newest = history.publications[-1]
+    if found is None or found.publication != newest:
+        return
+    progress, buffer = found.progress, found.buffer_snapshot
+    assert progress.optimizer_step == newest.manifest.optimizer_step
+    assert progress.tokens_trained == num_tokens_trained
+    assert sum(progress.dropped_groups.values()) == _without_gradient(history.batches, history.rules)
+    seen = RangeSet.from_pairs(buffer["seen"])
+    taken = {item.slot for _, item in history.items}
+    assert all(slot in seen for slot in taken), "the trainer would take a slot again"
+    assert buffer["counts"].get("trained", 0) == len(taken)
+    assert {slot for slot, _ in buffer["drops"]}.isdisjoint(taken)
+    for version, pairs in buffer["trained"]:
+        slots = [item.slot for made, item in history.items if made == version]
+        assert pairs == RangeSet(slots).pairs(), f"version {version} was trained on other slots"
+
+
 def check_summary(history: History, folder: RunFolder, num_tokens_trained: int) -> None:
     """summary.json and metrics.jsonl tell the same story as the event log."""
     summary = json.loads(folder.summary.read_text())
@@ -199,14 +223,17 @@ def _check_staleness(history: History, train: dict[int, MetricsRow], mean: float
 def _drops(rules: PoolSpec, slots: Sequence[Slot], records: Iterable[JournalRecord]) -> Counter[str]:
     """Groups without gradient by the batch records, and all groups of slots that ended with a reason."""
     drops: Counter[str] = Counter()
-    for record in records:
-        if isinstance(record, Published) and record.publication.batch is not None:
-            for item in record.publication.batch.items:
-                drops["no_signal"] += rules.groups_per_slot - len(item.groups_trained)
+    published = [record.publication.batch for record in records if isinstance(record, Published)]
+    drops["no_signal"] += _without_gradient([batch for batch in published if batch is not None], rules)
     for slot in slots:
         if slot.is_final and slot.reason:
             drops[slot.reason] += rules.groups_per_slot
     return +drops
+
+
+def _without_gradient(batches: Iterable[BatchRecord], rules: PoolSpec) -> int:
+    """Groups of slots that were trained on, which carried no gradient."""
+    return sum(rules.groups_per_slot - len(item.groups_trained) for batch in batches for item in batch.items)
 
 
 def _rollouts(store: ObjectStore, submission: Submission, rules: PoolSpec) -> list[Rollout]:

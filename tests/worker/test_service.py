@@ -352,3 +352,27 @@ def _timed(original: Any, times: Any) -> Any:
         return slot
 
     return sample
+
+
+async def test_in_deterministic_mode_it_loads_the_version_that_its_lease_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two slots a batch, one version behind: slots 0 to 3 are of version 0 whatever is the newest, 4 and 5 of 1."""
+    monkeypatch.setattr(service, "compute_deterministically", lambda: None)  # it is for the whole process
+    rows: list[int] = []
+    build = TorchEngine.__init__
+
+    def watched(self: TorchEngine, config: Any, **options: Any) -> None:
+        rows.append(options["max_batch_rows"])
+        build(self, config, **options)
+
+    monkeypatch.setattr(TorchEngine, "__init__", watched)
+    pool = pool_spec(deterministic_seed=0, max_outstanding_groups=100)
+    async with a_place(tmp_path, pool) as place:
+        await place.publish(0)
+        await place.publish(1)  # as if it were trained already
+        async with place.working():
+            submissions = [found.submission for found in await place.handed_in(6)]
+    versions = {submission.slot: submission.policy_version for submission in submissions}
+    assert versions == {0: 0, 1: 0, 2: 0, 3: 0, 4: 1, 5: 1}
+    assert rows == [256], "a number of rows is a shape"

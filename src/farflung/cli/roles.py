@@ -18,6 +18,7 @@ from farflung.config.load import load
 from farflung.errors import UserError
 from farflung.supervisor.leash import hold
 from farflung.telemetry.logs import log_to_file, log_to_stderr
+from farflung.telemetry.loop_watch import loop_watch
 
 Service = Callable[[asyncio.Event], Awaitable[None]]
 
@@ -46,7 +47,8 @@ async def until_stopped(service: Service) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ask)
-    await service(stop)
+    with loop_watch():
+        await service(stop)
     return EXIT_INTERRUPTED if stop.is_set() else 0
 
 

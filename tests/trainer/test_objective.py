@@ -1,11 +1,16 @@
+import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import torch
 from pydantic import ValidationError
 
+from farflung.config.base import Config
 from farflung.errors import UserError
+from farflung.rl.aggregate import Aggregation
 from farflung.rl.batch import count_loss_tokens
 from farflung.rl.entropy import EntropyParams
 from farflung.rl.grpo import GrpoParams, grpo_loss
@@ -15,10 +20,11 @@ from farflung.rl.metrics import LOSS, NUM_TOKENS
 from farflung.rl.objectives import OBJECTIVES, Objective
 from farflung.rl.packing import split_micro_batches
 from farflung.rl.samples import training_samples
-from farflung.trainer.config import ObjectiveConfig
+from farflung.trainer.config import ObjectiveConfig, ShapingConfig
 from farflung.trainer.objective import make_objective
+from farflung.trainer.setup import set_up
 from farflung.trainer.step import StepParams, train_step
-from tiny_pool import pool_spec, reserved, sampled_groups, tiny_policy
+from tiny_pool import batch_of, pool_spec, reserved, sampled_groups, tiny_policy, trainer_config
 
 
 def made(**settings: Any) -> Objective:
@@ -39,6 +45,10 @@ def step_params(objective: Objective, micro_batch_tokens: int = 4096) -> StepPar
         micro_batch_tokens=micro_batch_tokens,
         max_grad_norm=1e9,
     )
+
+
+def field_names(name: str) -> set[str]:
+    return {field.name for field in fields(OBJECTIVES[name][0])}  # type: ignore[arg-type]
 
 
 def some_inputs() -> LossInputs:
@@ -123,6 +133,126 @@ def test_every_objective_makes_a_step_that_does_not_depend_on_its_cut(name: str)
         assert result.num_loss_tokens == count_loss_tokens(samples)
         weights.append(torch.cat([value.flatten() for value in policy.masters_state().values()]))
     torch.testing.assert_close(weights[1], weights[0], rtol=0, atol=2e-6)
+
+
+# -- every documented value makes a step --------------------------------------------------------------------------
+
+
+def documented(section: type[Config], prefix: str = "") -> list[tuple[str, str]]:
+    """(dotted key, value) of every setting with a list of valid values."""
+    found: list[tuple[str, str]] = []
+    for key, field in section.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, Config):
+            found += documented(kind, f"{prefix}{key}.")
+        found += [(prefix + key, value) for each in (kind, *get_args(kind)) for value in get_args(each) if value]
+    return [(key, value) for key, value in found if isinstance(value, str)]
+
+
+NEEDED: dict[str, dict[str, Any]] = {
+    "kl.placement": {"kl.coefficient": 0.1},
+    "kl.estimator": {"kl.coefficient": 0.1},
+    "entropy.form": {"entropy.coefficient": 0.1},
+    "guard.level": {"guard.mode": "mask"},
+    "guard.judged_at": {"guard.mode": "mask"},
+}
+"""What has to be on for a setting to have an effect."""
+OTHER: dict[tuple[str, str], dict[str, Any]] = {
+    ("guard.mode", "truncate"): {"name": "ppo", "params": {"anchor": "decoupled"}},
+    ("kl.estimator", "k1"): {"kl.coefficient": 0.1, "kl.placement": "reward"},
+}
+"""Where a value has its place."""
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for key, value in flat.items():
+        section, _, name = key.rpartition(".")
+        (settings.setdefault(section, {}) if section else settings)[name] = value
+    return settings
+
+
+def test_the_list_of_documented_values_is_not_empty() -> None:
+    keys = {key for key, _ in documented(ObjectiveConfig)}
+    assert keys == {*NEEDED, "guard.mode", "anchor", "weight_mode", "normalize", "signal"}
+    assert {key for key, _ in documented(ShapingConfig)} == {"length"}
+
+
+@pytest.mark.parametrize(("key", "value"), documented(ObjectiveConfig))
+def test_every_documented_value_makes_a_step(key: str, value: str, tmp_path: Path) -> None:
+    """Case L14, through learner and model, off-policy enough for bounds to matter."""
+    settings = nested({**OTHER.get((key, value), NEEDED.get(key, {})), key: value})
+    setup = set_up(trainer_config(objective=settings), pool_spec(), 0, None, tmp_path)
+    step = setup.learner.learn(batch_of(sampled_groups(tiny_policy(seed=1), pool_spec())))
+    assert step.is_applied
+    assert step.metrics["grad_norm"] > 0
+    assert all(math.isfinite(number) for number in step.metrics.values())
+
+
+@pytest.mark.parametrize(("key", "value"), documented(ShapingConfig))
+def test_every_documented_length_reward_makes_a_step(key: str, value: str) -> None:
+    """Case L14."""
+    learner = set_up(trainer_config(shaping={key: value}), pool_spec(), 0, None).learner
+    groups = sampled_groups(tiny_policy(), pool_spec())
+    aimed = [
+        replace(group, rollouts=tuple(replace(rollout, target_length=2) for rollout in group.rollouts))
+        for group in groups
+    ]
+    step = learner.learn(batch_of(aimed))
+    assert step.is_applied
+    assert ("reward/shaped_mean" in step.metrics) == (value != "none")
+
+
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if "aggregation" in field_names(name)])
+@pytest.mark.parametrize("aggregation", get_args(Aggregation))
+def test_every_aggregation_makes_a_step_with_every_objective_that_has_it(name: str, aggregation: str) -> None:
+    """Case L14."""
+    policy = tiny_policy()
+    samples = training_samples(sampled_groups(policy, pool_spec()))
+    objective = made(name=name, params={"aggregation": aggregation})
+    assert train_step(policy, samples, step_params(objective), lr=1e-3).is_applied
+
+
+GUARDS: dict[str, dict[str, Any]] = {
+    "TIS": {"mode": "truncate"},
+    "IcePop": {"mode": "band", "low": 0.5, "high": 5.0},
+    "sequence mask": {"mode": "mask", "level": "sequence", "high": 3.0},
+    "seq-mask-TIS": {"mode": "band", "level": "token", "judged_at": "geometric", "low": 0.5, "high": 5.0},
+    "geometric mask": {"mode": "band", "level": "geometric", "low": 0.99, "high": 1.01},
+    "K3 rejection": {"mode": "mask", "judged_at": "k3", "high": 0.01},
+    "OPSM": {"mode": "band", "level": "geometric", "low": 0.9, "high": 1e9, "only_negative": True},
+}
+"""Those of docs/objectives.md."""
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_every_guard_of_the_field_makes_a_step(guard: str) -> None:
+    """Case L14; beside grpo, which weighs already, those that drop."""
+    samples = training_samples(sampled_groups(tiny_policy(seed=1), pool_spec()))
+    for base in ({"name": "ppo", "params": {"anchor": "decoupled"}}, {}):
+        if not base and GUARDS[guard]["mode"] == "truncate":
+            continue
+        policy = tiny_policy()
+        result = train_step(policy, samples, step_params(made(**base, guard=GUARDS[guard])), lr=1e-3)
+        assert result.is_applied
+        assert result.metrics["guard/raw_max"] > result.metrics["guard/raw_min"] >= 0
+        if guard in ("geometric mask", "K3 rejection"):
+            assert 0 < result.metrics["guard/is_masked"] <= 1
+
+
+def test_beside_grpo_a_guard_drops_and_its_weight_is_not_counted_twice() -> None:
+    chosen = made(guard={"mode": "mask", "high": 1.5})
+    log_weight = torch.tensor([0.3, 1.0], dtype=torch.float64)
+    outputs = chosen(
+        LossInputs(
+            trainer_logprobs_N=log_weight.clone().requires_grad_(),
+            behaviour_logprobs_N=torch.zeros(2, dtype=torch.float64),
+            advantages_N=torch.ones(2, dtype=torch.float64),
+            loss_mask_N=torch.tensor([True, True]),
+        ),
+        2,
+    )
+    assert outputs.loss.item() == pytest.approx(-math.exp(0.3) / 2)
 
 
 # -- custom -------------------------------------------------------------------------------------------------------

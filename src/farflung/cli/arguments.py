@@ -194,6 +194,7 @@ def _role_arguments(command: Parser, *, needs_config: bool, takes_url: bool) -> 
         )
     command.add_argument("--log", metavar="FILE", help="write the log there instead of to the terminal")
     command.add_argument("--leash-fd", type=int, help=argparse.SUPPRESS)
+    command.add_argument("--activity", metavar="FILE", help=argparse.SUPPRESS)
 
 
 def _command(commands: Commands, name: str, short: str, description: str, epilog: str) -> Parser:

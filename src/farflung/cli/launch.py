@@ -92,13 +92,14 @@ def _spec(config: RunConfig, folder: RunFolder, role: Role, name: str, settings:
     named = {"node": name, **settings} if role in (Role.WORKER, Role.VALIDATOR) else settings
     token = ("--token-file", str(folder.tokens / role.value)) if role in TOKEN_ROLES else ()
     changes = [f"--{role.value}.{key}={_as_text(value)}" for key, value in named.items()]
+    recorded = () if role is Role.COORDINATOR else ("--activity", str(folder.activity / f"{name}.jsonl"))
     log_path = folder.logs / f"{name}.log"
     # -P: a file in the current folder must not stand in for a module.
     python = (sys.executable, "-P", "-m", "farflung.cli.main")
     return RoleSpec(
         name=name,
         role=role,
-        command=(*python, role.value, str(folder.config), *where, *token, "--log", str(log_path), *changes),
+        command=(*python, role.value, str(folder.config), *where, *token, *recorded, "--log", str(log_path), *changes),
         log_path=log_path,
     )
 

@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from farflung.api.tokens import TOKEN_ROLES, VARIABLE, check_token, make_tokens, read_token
@@ -17,10 +19,14 @@ from farflung.cli.shipped import resolve_config
 from farflung.config.load import load
 from farflung.errors import UserError
 from farflung.supervisor.leash import hold
+from farflung.telemetry.activity import ActivityClock
+from farflung.telemetry.intervals import IntervalLog
 from farflung.telemetry.logs import log_to_file, log_to_stderr
 from farflung.telemetry.loop_watch import loop_watch
+from farflung.telemetry.metrics import MetricsLog
 
 Service = Callable[[asyncio.Event], Awaitable[None]]
+RoleService = Callable[[asyncio.Event, ActivityClock], Awaitable[None]]
 
 
 def run_role(arguments: Namespace, settings: list[str]) -> int:
@@ -32,7 +38,24 @@ def run_role(arguments: Namespace, settings: list[str]) -> int:
     if arguments.leash_fd is not None:
         hold(arguments.leash_fd)
     service = SERVICES[role](config, _url(arguments, config), _token(arguments, config))
-    return asyncio.run(until_stopped(service))
+    with _activity(role, config, arguments) as activity:
+        return asyncio.run(until_stopped(lambda stop: service(stop, activity)))
+
+
+@contextmanager
+def _activity(role: str, config: RunConfig, arguments: Namespace) -> Iterator[ActivityClock]:
+    """The role's account of its time; recorded as intervals where there is a run's folder to record it in."""
+    path = Path(arguments.activity) if arguments.activity else None
+    if path is None and role == "trainer":
+        path = folder_of(config).activity / "trainer.jsonl"
+    if path is None or role == "coordinator":
+        yield ActivityClock(time.monotonic)
+        return
+    intervals = IntervalLog(MetricsLog(path), node=_name(role, config), role=role)
+    try:
+        yield ActivityClock(time.monotonic, on_end=intervals.add)
+    finally:
+        intervals.close()
 
 
 async def until_stopped(service: Service) -> int:
@@ -53,11 +76,18 @@ async def until_stopped(service: Service) -> int:
 
 
 def _start_log(role: str, config: RunConfig, log: str | None) -> None:
-    name = {"worker": config.worker.node, "validator": config.validator.node}.get(role) or role
+    name = _name(role, config)
     if log is None:
         log_to_stderr(name)
-    else:
+        return
+    try:
         log_to_file(name, Path(log))
+    except OSError as error:
+        raise UserError(f"--log {log}: {error.strerror or error}; name a file that can be written") from error
+
+
+def _name(role: str, config: RunConfig) -> str:
+    return {"worker": config.worker.node, "validator": config.validator.node}.get(role) or role
 
 
 def _url(arguments: Namespace, config: RunConfig) -> str:
@@ -93,7 +123,7 @@ def _token(arguments: Namespace, config: RunConfig) -> str | None:
     return read_token(path) if arguments.config is not None and path.exists() else None
 
 
-def _coordinator(config: RunConfig, _url: str, _token: str | None) -> Service:
+def _coordinator(config: RunConfig, _url: str, _token: str | None) -> RoleService:
     from farflung.cli.pool_rules import build_pool
     from farflung.coordinator import service
 
@@ -107,7 +137,7 @@ def _coordinator(config: RunConfig, _url: str, _token: str | None) -> Service:
     pool = build_pool(config)
     folder.root.mkdir(parents=True, exist_ok=True)
     tokens = make_tokens(folder.tokens)
-    return lambda stop: service.run(coordinator, pool, tokens=tokens, stop=stop, on_listening=_tell_url)
+    return lambda stop, _: service.run(coordinator, pool, tokens=tokens, stop=stop, on_listening=_tell_url)
 
 
 def _tell_url(url: str) -> None:
@@ -115,31 +145,38 @@ def _tell_url(url: str) -> None:
     sys.stdout.flush()
 
 
-def _trainer(config: RunConfig, url: str, token: str | None) -> Service:
+def _trainer(config: RunConfig, url: str, token: str | None) -> RoleService:
     from farflung.trainer import marks, service
 
     root = folder_of(config).root
     root.mkdir(parents=True, exist_ok=True)
     fatal = os.environ.get(marks.VARIABLE)
     told = marks.kill_at(fatal) if fatal else marks.pass_by
-    return lambda stop: service.run(
-        config.trainer, url=url, token=token, run_folder=root, seed=config.run.seed, stop=stop, marks=told
+    return lambda stop, activity: service.run(
+        config.trainer,
+        url=url,
+        token=token,
+        run_folder=root,
+        seed=config.run.seed,
+        stop=stop,
+        marks=told,
+        activity=activity,
     )
 
 
-def _worker(config: RunConfig, url: str, _token: str | None) -> Service:
+def _worker(config: RunConfig, url: str, _token: str | None) -> RoleService:
     from farflung.worker import service
 
-    return lambda stop: service.run(config.worker, url=url, stop=stop)
+    return lambda stop, activity: service.run(config.worker, url=url, stop=stop, activity=activity)
 
 
-def _validator(config: RunConfig, url: str, token: str | None) -> Service:
+def _validator(config: RunConfig, url: str, token: str | None) -> RoleService:
     from farflung.validator import service
 
-    return lambda stop: service.run(config.validator, url=url, token=token, stop=stop)
+    return lambda stop, activity: service.run(config.validator, url=url, token=token, stop=stop, activity=activity)
 
 
-SERVICES: dict[str, Callable[[RunConfig, str, str | None], Service]] = {
+SERVICES: dict[str, Callable[[RunConfig, str, str | None], RoleService]] = {
     "coordinator": _coordinator,
     "trainer": _trainer,
     "worker": _worker,

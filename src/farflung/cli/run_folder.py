@@ -45,6 +45,11 @@ class RunFolder:
         return self.root / "pool.jsonl"
 
     @property
+    def activity(self) -> Path:
+        """Folder with what each process did when, one file of intervals per process, written by the processes."""
+        return self.root / "activity"
+
+    @property
     def samples(self) -> Path:
         """Written by the trainer."""
         return self.root / "samples.jsonl"

@@ -64,12 +64,14 @@ async def run(
     stop: asyncio.Event,
     token: str | None = None,
     marks: Marks = pass_by,
+    activity: ActivityClock | None = None,
 ) -> None:
     """Train until `config.max_versions` or until `stop` is set; a later call goes on.
 
     Args:
         token: the pool's secret for trainers.
         marks: told the moments of the trainer's life.
+        activity: the trainer's own account of its time, for a caller who wants to record it.
 
     Raises:
         UserError: model folder, pool, settings and checkpoint do not fit together, or nothing is ever graded.
@@ -77,7 +79,7 @@ async def run(
         Transient: the coordinator was away for longer than `config.unreachable_s`.
     """
     torch.set_num_threads(1)
-    activity = ActivityClock(time.monotonic)
+    activity = activity or ActivityClock(time.monotonic)
     vitals = Vitals(NODE, Role.TRAINER, activity)
     patience = Patience(stop, config.unreachable_s)
     async with CoordinatorClient(url, node=NODE, role=Role.TRAINER, token=token) as client:

@@ -44,14 +44,17 @@ RETRY_S = 1.0
 """Until the next look, when a version is old or out of reach."""
 
 
-async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event) -> None:
+async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event, activity: ActivityClock | None = None) -> None:
     """Sample until the run is finished or `stop` is set.
+
+    Args:
+        activity: the worker's own account of its time, for a caller who wants to record it.
 
     Raises:
         Transient: the coordinator was away for longer than `config.unreachable_s`.
     """
     node = config.node or f"{platform.node()}-{os.getpid()}"
-    activity = ActivityClock(time.monotonic)
+    activity = activity or ActivityClock(time.monotonic)
     vitals = Vitals(node, Role.WORKER, activity)
     async with CoordinatorClient(url, node=node, role=Role.WORKER) as client:
         patience = Patience(stop, config.unreachable_s)

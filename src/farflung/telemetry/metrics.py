@@ -73,22 +73,31 @@ class MetricsLog:
 
 
 class MetricsTail:
-    """Reads what has been appended since the last call."""
+    """Reads what has been appended since the last call.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        offset_bytes: where to begin; a file that is shorter by now was begun anew, and is read from its start.
+        max_bytes: read at once; None = all that is there.
+    """
+
+    def __init__(self, path: Path, *, offset_bytes: int = 0, max_bytes: int | None = None) -> None:
         self._path = path
-        self._offset_bytes = 0
+        self._max_bytes = max_bytes
+        self.offset_bytes = offset_bytes
+        """End of what was read."""
 
     def poll(self) -> list[MetricsRow]:
-        """New whole lines, oldest first; an absent file has none yet."""
+        """New whole lines, oldest first; an absent file has none yet. A line longer than `max_bytes` is skipped."""
         try:
             with self._path.open("rb") as file:
-                file.seek(self._offset_bytes)
-                data = file.read()
+                if file.seek(0, os.SEEK_END) < self.offset_bytes:
+                    self.offset_bytes = 0
+                file.seek(self.offset_bytes)
+                data = file.read(-1 if self._max_bytes is None else self._max_bytes)
         except FileNotFoundError:
             return []
-        whole, newline, _ = data.rpartition(b"\n")
-        self._offset_bytes += len(whole) + len(newline)
+        whole, newline, rest = data.rpartition(b"\n")
+        self.offset_bytes += len(data) if len(rest) == self._max_bytes else len(whole) + len(newline)
         return parse_rows(whole)
 
 

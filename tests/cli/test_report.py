@@ -17,7 +17,7 @@ from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
 SUMMARY_KEYS = [
     "initial_accuracy", "final_accuracy", "eval_tasks", "versions", "optimizer_steps", "wall_s", "cpu_s",
     "staleness_mean", "staleness_max", "trainer_idle_ratio", "worker_idle_ratio", "tokens_generated",
-    "tokens_accepted", "tokens_trained", "drops", "seed", "config_digest",
+    "tokens_accepted", "tokens_trained", "drops", "grading_faults", "seed", "config_digest",
 ]  # fmt: skip
 """What people's scripts read; never removed or renamed."""
 
@@ -33,6 +33,7 @@ def pool(session: int, wall_s: float, tokens: int, **drops: int) -> dict[str, An
     return {
         "kind": "pool", "session": session, "wall_s": wall_s,
         "tokens_generated": tokens, "tokens_accepted": tokens - 1, "drops": drops,
+        "grading_faults": {"sums: timeout": tokens},
     }  # fmt: skip
 
 
@@ -47,6 +48,7 @@ USAGE = Usage(
     tokens_generated=1000,
     tokens_accepted=900,
     drops={"expired": 2},
+    grading_faults={"sums: timeout": 3},
 )
 
 
@@ -99,6 +101,7 @@ def test_the_summary_of_a_whole_run() -> None:
         tokens_accepted=900,
         tokens_trained=500,
         drops={"no_signal": 30, "expired": 2},
+        grading_faults={"sums: timeout": 3},
         seed=3,
         config_digest="ab",
     )
@@ -107,7 +110,7 @@ def test_the_summary_of_a_whole_run() -> None:
 def test_a_run_without_figures_has_nulls_and_zeros_and_no_error() -> None:
     summary = summarize([], fold([]), seed=0, config_digest="ab")
     assert (summary.initial_accuracy, summary.staleness_mean, summary.trainer_idle_ratio) == (None, None, None)
-    assert (summary.versions, summary.tokens_trained, summary.drops) == (0, 0, {})
+    assert (summary.versions, summary.tokens_trained, summary.drops, summary.grading_faults) == (0, 0, {}, {})
 
 
 def test_the_trainers_own_totals_win_over_sums_of_rows() -> None:

@@ -91,8 +91,9 @@ acknowledged is on disk.""",
 TRAINER = RoleHelp(
     short="learn from accepted work and publish new versions",
     description="""\
-Start the trainer alone. It needs the same CONFIG as the coordinator. Killed and
-started again, it goes on from its last checkpoint.""",
+Start the trainer alone. It needs the same CONFIG as the coordinator and the
+pool's trainer token: the file tokens/trainer of the coordinator's run, or
+FARFLUNG_TOKEN. Killed and started again, it goes on from its last checkpoint.""",
     example="farflung trainer my.toml --coordinator http://10.0.0.7:7400",
 )
 
@@ -107,8 +108,9 @@ weights come from there. Killed at any moment, its work goes to somebody else.""
 VALIDATOR = RoleHelp(
     short="check and grade submissions",
     description="""\
-Start one validator. All it needs is the coordinator's address.""",
-    example="farflung validator --coordinator http://10.0.0.7:7400",
+Start one validator. It needs the coordinator's address and the pool's validator
+token: the file tokens/validator of the coordinator's run, or FARFLUNG_TOKEN.""",
+    example="farflung validator --coordinator http://10.0.0.7:7400 --token-file validator",
 )
 
 ROLES = {"coordinator": COORDINATOR, "trainer": TRAINER, "worker": WORKER, "validator": VALIDATOR}

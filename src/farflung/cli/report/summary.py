@@ -40,6 +40,8 @@ class Summary:
     """Completion tokens that carried a gradient."""
     drops: dict[str, int]
     """Reason -> groups that were not trained on."""
+    grading_faults: dict[str, int]
+    """Environment and what went wrong -> completions that could not be graded."""
     seed: int
     config_digest: str
     """Hex digest of the resolved configuration."""
@@ -77,6 +79,7 @@ def summarize(metrics: Iterable[Mapping[str, Any]], usage: Usage, *, seed: int, 
         tokens_accepted=usage.tokens_accepted,
         tokens_trained=_total(last_progress, "tokens_trained", sum(int(row.get("num_tokens") or 0) for row in train)),
         drops=merged_drops(usage.drops, [*train, last_progress]),
+        grading_faults=dict(usage.grading_faults),
         seed=seed,
         config_digest=config_digest,
     )

@@ -64,6 +64,7 @@ class UsageLog:
                 "tokens_accepted": status.tokens_accepted,
                 "slots": status.slots,
                 "drops": status.drops,
+                "grading_faults": status.grading_faults,
             },
             version=status.policy_version,
         )
@@ -103,6 +104,7 @@ class Usage:
     tokens_generated: int
     tokens_accepted: int
     drops: Mapping[str, int]
+    grading_faults: Mapping[str, int] = field(default_factory=dict)
 
     def idle_ratio(self, role: str) -> float | None:
         """Share of waiting of all processes of a role together; None if there were none."""
@@ -125,6 +127,7 @@ def fold(rows: Iterable[Mapping[str, Any]]) -> Usage:
         tokens_generated=int(last_pool.get("tokens_generated", 0)),
         tokens_accepted=int(last_pool.get("tokens_accepted", 0)),
         drops=dict(last_pool.get("drops", {})),
+        grading_faults=dict(last_pool.get("grading_faults", {})),
     )
 
 

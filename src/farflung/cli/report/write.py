@@ -43,6 +43,9 @@ def as_text(summary: Summary, folder: RunFolder) -> str:
     shown = [f"{who} {words.percent(ratio)}" for who, ratio in waits if ratio is not None]
     if shown:
         lines.append(f"time spent waiting for others: {', '.join(shown)}")
+    if summary.grading_faults:
+        faults = ", ".join(f"{fault} {number}" for fault, number in summary.grading_faults.items())
+        lines.append(f"not graded: {faults} completions")
     if summary.drops:
         lines.append("not trained on: " + ", ".join(f"{reason} {number}" for reason, number in summary.drops.items()))
     made = (folder.model, folder.metrics, folder.summary, folder.curves, folder.samples_page)

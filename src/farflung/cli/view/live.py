@@ -103,6 +103,7 @@ class Watch:
         self._wake = threading.Event()
         """Set to look again before the second is over."""
         self._is_closing = False
+        self._has_told_faults = False
         self._answered = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="view", daemon=True)
 
@@ -148,6 +149,10 @@ class Watch:
         now_s = self._now()
         self._state.add_status(status, now_s)
         self._state.add_rows(self._tail.poll())
+        if status is not None and status.grading_faults and not self._has_told_faults:
+            self._has_told_faults = True
+            faults = ", ".join(f"{fault} {number}" for fault, number in status.grading_faults.items())
+            self.note(f"not every completion can be graded: {faults}; the validators' logs say more")
         if status is not None:
             self._account(status, now_s, was_asked)
         self._display.show(self._state.figures(now_s))

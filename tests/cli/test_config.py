@@ -14,6 +14,8 @@ from farflung.errors import UserError
 SETTINGS = Path(__file__).with_name("settings.txt")
 """One dotted key a line. Change it together with the code: people have these keys in their files."""
 
+SHIPPED = ["arithmetic", "demo", "long-addition", "mixture", "mod-sum", "reasoning-gym", "reverse-text"]
+
 
 def complaint(*overrides: str) -> str:
     with pytest.raises(UserError) as caught:
@@ -34,11 +36,11 @@ def test_defaults_keep_their_own_rules() -> None:
 
 
 def test_shipped_configurations_are_found_by_name() -> None:
-    assert shipped_names() == ["arithmetic", "demo", "long-addition", "mod-sum", "reasoning-gym", "reverse-text"]
+    assert shipped_names() == SHIPPED
     assert resolve_config("demo") == shipped_path("demo")
 
 
-@pytest.mark.parametrize("name", ["arithmetic", "demo", "long-addition", "mod-sum", "reasoning-gym", "reverse-text"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_configurations_are_valid_and_their_tasks_fit_the_limits(name: str) -> None:
     config = load(RunConfig, shipped_path(name)).config
     assert config.run.name == name
@@ -46,6 +48,14 @@ def test_shipped_configurations_are_valid_and_their_tasks_fit_the_limits(name: s
     assert pool.environment.num_tasks > 0
     assert pool.group_size == config.pool.group_size
     assert pool.environment.seed == config.run.seed
+
+
+def test_arguments_of_members_are_tables_or_dotted_names() -> None:
+    config = load(RunConfig, shipped_path("mixture")).config
+    assert config.environment.args["sort-digits.weight"] == 2
+    strata = build_pool(config).environment.strata
+    assert [(part.name, part.weight) for part in strata] == [("sort-digits", 2), ("mod-sum", 1), ("reverse-text", 1)]
+    assert RunConfig.model_validate({"environment": {"args": {"a": {"weight": 2}}}}).environment.args == {"a.weight": 2}
 
 
 def test_a_data_set_that_no_tiny_model_can_spell_asks_for_a_model() -> None:
@@ -78,6 +88,8 @@ def test_a_group_of_one_is_refused() -> None:
 
 
 def test_temperature_0_is_refused_for_training() -> None:
+    """Case T5; in an evaluation it is greedy."""
+    assert load(RunConfig, None, ["--trainer.evaluation.temperature=0"]).config.trainer.evaluation.temperature == 0
     assert complaint("--pool.temperature=0") == (
         "pool.temperature is 0 (command line); it must be greater than 0, for example 1.0 (the default)"
     )

@@ -30,6 +30,7 @@ BUILT_IN: list[tuple[str, dict[str, EnvArg]]] = [
     ("arithmetic", {"ops": "*", "max_value": 1}),
     ("reverse-text", {}),
     ("reverse-text", {"num_letters": 2, "partial": True}),
+    ("mixture", {"members": "arithmetic, sort-digits, b=sort-digits", "sort-digits.weight": 3, "b.num_digits": 2}),
 ]
 SMALL = {"num_tasks": 60, "num_heldout_tasks": 20}
 REASONING_GYM: list[tuple[str, dict[str, EnvArg]]] = [

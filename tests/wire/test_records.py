@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from farflung.errors import PeerFault
 from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop, SlotOutcome
 from farflung.wire.canonical import Record, sha256_hex
+from farflung.wire.curriculum import CurriculumPlan, StratumPlan
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Chunk, Manifest, ManifestFile, Publication, TensorEntry
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
-from farflung.wire.pool import EnvironmentSpec, PoolSpec
+from farflung.wire.pool import EnvironmentSpec, PoolSpec, Stratum
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
 from farflung.wire.task import Message, Task
 from farflung.wire.verdict import (
@@ -42,6 +43,7 @@ ENVIRONMENT = EnvironmentSpec(
     seed=2**53,
     num_tasks=1000,
     target_lengths=(0, 32, 64),
+    strata=(Stratum(name="easy", num_tasks=600, weight=2), Stratum(name="hard", num_tasks=400, weight=1)),
 )
 POOL = PoolSpec(
     name="demo",
@@ -75,6 +77,7 @@ LEASE = Lease(
     capability_class="slow",
     issued_at_ms=1_750_000_000_000,
     expires_at_ms=1_750_000_060_500,
+    curriculum_digest=digest("plan"),
     signature="0xsigned",
 )
 FORFEIT = Forfeit(
@@ -139,6 +142,15 @@ BATCH = BatchRecord(
 CHUNK = Chunk(index=0, num_bytes=5, sha256=digest("hello"))
 FILE = ManifestFile(name="model.safetensors", num_bytes=5, sha256=digest("hello"), chunks=(CHUNK,))
 TENSOR = TensorEntry(name="model.embed_tokens.weight", dtype="BF16", shape=(32, 64))
+PLAN = CurriculumPlan(
+    pool_digest=digest("pool"),
+    policy_version=8,
+    explore_permille=250,
+    strata=(
+        StratumPlan(weight=7, revisit_permille=500, tasks=(0, 17, 999), tickets=(8, 1, 3)),
+        StratumPlan(weight=3),
+    ),
+)
 MANIFEST = Manifest(
     pool_digest=digest("pool"),
     policy_version=8,
@@ -149,6 +161,7 @@ MANIFEST = Manifest(
     published_at_ms=1_750_000_050_000,
     expires_at_ms=1_750_003_650_000,
     previous_digest=digest("manifest 7"),
+    curriculum_digest=PLAN.digest(),
     signature="0xsigned",
 )
 HEARTBEAT = Heartbeat(
@@ -187,7 +200,13 @@ EXAMPLES: tuple[Record, ...] = (
     VERDICT,
     Judgement(verdict=VERDICT, evidence=EVIDENCE),
     SlotOutcome(
-        sequence=4, slot=12, state=SlotState.ACCEPTED, policy_version=7, submission=SUBMISSION, verdict=VERDICT
+        sequence=4,
+        slot=12,
+        state=SlotState.ACCEPTED,
+        policy_version=7,
+        submission=SUBMISSION,
+        verdict=VERDICT,
+        task_indices=(5, 0, 999, 17),
     ),
     BATCH.items[0],
     BATCH.drops[0],
@@ -196,7 +215,10 @@ EXAMPLES: tuple[Record, ...] = (
     FILE,
     TENSOR,
     MANIFEST,
-    Publication(manifest=MANIFEST, batch=BATCH),
+    ENVIRONMENT.strata[0],
+    PLAN.strata[0],
+    PLAN,
+    Publication(manifest=MANIFEST, batch=BATCH, curriculum=PLAN),
     HEARTBEAT,
     NODE_STATUS,
     PoolStatus(

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from farflung.config import fields
 from farflung.config.base import Config
 from farflung.coordinator.config import CoordinatorConfig, PoolConfig
 from farflung.supervisor.config import Setting, SupervisorConfig
+from farflung.telemetry.sinks.base import SinkName
 from farflung.trainer.config import TrainerConfig
 from farflung.trainer.lineage import FREE
 from farflung.validator.config import ValidatorConfig
@@ -24,6 +26,7 @@ FREE_TO_CHANGE = (
     "coordinator.max_connections",
     "coordinator.max_bytes_in_flight",
     "supervisor.",
+    "telemetry.",
     *(f"trainer.{key}" for key in FREE),
     "validator.",
     "worker.",
@@ -46,10 +49,32 @@ class EnvironmentSection(Config):
         "sort-digits",
         min_length=1,
         description="sort-digits, mod-sum, long-addition, arithmetic, reverse-text, reasoning-gym:<data set>, "
-        "or an installed one.",
+        "mixture (several of them), or an installed one.",
     )
-    args: dict[str, EnvArg] = Field({}, description="Arguments of the environment.")
+    args: dict[str, EnvArg] = Field({}, description="Arguments of the environment; of a mixture's member in a table.")
     seed: int | None = Field(None, ge=0, lt=2**31, description="Which tasks; none = run.seed.")
+
+    @field_validator("args", mode="before")
+    @classmethod
+    def _tables_are_dotted_names(cls, args: object) -> object:
+        """`[environment.args.easy]` with `weight = 2` is the argument easy.weight."""
+        return fields.flatten(args) if isinstance(args, dict) else args
+
+
+class TelemetrySection(Config):
+    """Trackers that a run's figures are forwarded to; the run's own files are always written."""
+
+    sinks: tuple[SinkName, ...] = Field(
+        (), description="Any of tensorboard, wandb, trackio; each needs its package, and none can stop a run."
+    )
+    project: str = Field("farflung", min_length=1, max_length=128, description="Project of the tracker.")
+    run_name: str | None = Field(
+        None, min_length=1, max_length=128, description="Name of the run in the tracker; none = run.name."
+    )
+    offline: bool = Field(False, description="Weights & Biases writes local files, which `wandb sync` sends later.")
+    close_s: float = Field(
+        20.0, ge=0, le=3600, description="Seconds that a tracker has for the last rows when the run ends."
+    )
 
 
 class RunConfig(Config):
@@ -63,6 +88,7 @@ class RunConfig(Config):
     worker: WorkerConfig = WorkerConfig()
     validator: ValidatorConfig = ValidatorConfig()
     supervisor: SupervisorConfig = SupervisorConfig()
+    telemetry: TelemetrySection = TelemetrySection()
 
     @property
     def environment_seed(self) -> int:

@@ -10,6 +10,7 @@ def build_pool(config: RunConfig) -> PoolSpec:
     Raises:
         UserError: no such environment, wrong arguments for it, no model in the folder, or the two do not fit.
     """
+    from farflung.envs.base import strata_of
     from farflung.envs.registry import load_environment  # environments and tokenizers take a while to import
     from farflung.trainer.model_source import describe
 
@@ -23,6 +24,7 @@ def build_pool(config: RunConfig) -> PoolSpec:
             seed=config.environment_seed,
             num_tasks=environment.num_tasks,
             target_lengths=environment.target_lengths,
+            strata=strata_of(environment),
         ),
         tokenizer_digest=description.tokenizer.digest,
         model_config_digest=description.config_digest,

@@ -6,9 +6,9 @@ worker and validator build the same task from the same index.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
-from farflung.wire.pool import EnvArg
+from farflung.wire.pool import EnvArg, Stratum
 from farflung.wire.task import Task
 
 Split = Literal["train", "heldout"]
@@ -55,6 +55,19 @@ class Environment(Protocol):
     def alphabet(self) -> str | None:
         """Characters that prompts and completions use, for a character tokenizer; None = open vocabulary."""
         ...
+
+
+@runtime_checkable
+class Stratified(Protocol):
+    """An environment whose training tasks fall into parts: by origin, or by difficulty. Optional."""
+
+    strata: tuple[Stratum, ...]
+    """Parts; task `index` is where `slots.strata.interleaving_of(strata)` says."""
+
+
+def strata_of(environment: Environment) -> tuple[Stratum, ...]:
+    """Its parts; empty for an environment that knows of none."""
+    return environment.strata if isinstance(environment, Stratified) else ()
 
 
 class EnvironmentFactory(Protocol):

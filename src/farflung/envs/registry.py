@@ -1,6 +1,7 @@
 """Environments by name.
 
     built in                   sort-digits, mod-sum, long-addition, arithmetic, reverse-text
+    mixture                    several of the others, each with its share of the tasks (`envs.mixture`)
     reasoning-gym:<data set>   any data set of that library that can be graded safely (`envs.reasoning_gym`)
     anything else              an installed package's entry point in the group `farflung.environments`
 
@@ -16,6 +17,7 @@ from farflung.envs import reasoning_gym
 from farflung.envs.arithmetic import Arithmetic
 from farflung.envs.base import Environment, EnvironmentFactory
 from farflung.envs.long_addition import LongAddition
+from farflung.envs.mixture import Mixture
 from farflung.envs.mod_sum import ModSum
 from farflung.envs.reverse_text import ReverseText
 from farflung.envs.sort_digits import SortDigits
@@ -41,13 +43,15 @@ def load_environment(name: str, seed: int, args: Mapping[str, EnvArg]) -> Enviro
     """
     if name in BUILT_IN:
         return BUILT_IN[name](seed, args)
+    if name == Mixture.name:
+        return Mixture(seed, args, load_environment)
     if name.startswith(reasoning_gym.PREFIX):
         return reasoning_gym.ReasoningGym(name.removeprefix(reasoning_gym.PREFIX), seed, args)
     installed = _installed()
     if name in installed:
         factory: EnvironmentFactory = installed[name].load()
         return factory(seed, args)
-    raise UserError(_unknown(name, [*BUILT_IN, *installed]))
+    raise UserError(_unknown(name, [*BUILT_IN, Mixture.name, *installed]))
 
 
 def _installed() -> dict[str, EntryPoint]:

@@ -3,23 +3,33 @@
 This module does not know who gets a slot (`slots.grants`) or what became of it (`slots.ledger`).
 """
 
+from farflung.slots.curriculum import tasks_of_slot
 from farflung.slots.deterministic import ANYBODY
 from farflung.slots.grants import Grant
-from farflung.slots.permutation import slot_target_lengths, slot_tasks
+from farflung.slots.permutation import slot_target_lengths
 from farflung.slots.seeds import draw_seed, keyed_hash
+from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.lease import Lease, LeaseRequest
 from farflung.wire.pool import PoolSpec
 from farflung.wire.submission import UploadTicket
 
 
 def write_lease(
-    rules: PoolSpec, pool_digest: str, secret: bytes, request: LeaseRequest, grant: Grant, *, now_ms: int
+    rules: PoolSpec,
+    pool_digest: str,
+    secret: bytes,
+    request: LeaseRequest,
+    grant: Grant,
+    *,
+    now_ms: int,
+    plan: CurriculumPlan | None = None,
 ) -> Lease:
     """The lease for a grant. The node learns tasks and draws from it, and chooses neither.
 
     Args:
         pool_digest: of `rules`; an argument because it is the same for every lease and not free.
         request: whose version and policy digest the lease is for.
+        plan: the one that this version was published with, None if it had none.
     """
     environment = rules.environment
     drawn_by, draw = (ANYBODY, 0) if rules.is_deterministic else (request.node, grant.attempt)
@@ -31,12 +41,13 @@ def write_lease(
         node=request.node,
         policy_version=request.policy_version,
         policy_digest=request.policy_digest,
-        task_indices=slot_tasks(secret, grant.slot, rules.groups_per_slot, environment.num_tasks),
+        task_indices=tasks_of_slot(secret, grant.slot, rules.groups_per_slot, environment, plan),
         target_lengths=slot_target_lengths(secret, grant.slot, rules.groups_per_slot, environment.target_lengths),
         draw_seed=draw_seed(secret, request.policy_digest, grant.slot, drawn_by, draw).hex(),
         capability_class=request.capability_class,
         issued_at_ms=now_ms,
         expires_at_ms=now_ms + round(rules.lease_s * 1000),
+        curriculum_digest="" if plan is None else plan.digest(),
     )
 
 

@@ -243,4 +243,5 @@ def _outcome(slot: Slot, sequence: int) -> SlotOutcome:
         policy_version=slot.policy_version,
         submission=slot.submission,
         verdict=slot.verdict,
+        task_indices=slot.lease.task_indices,
     )

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from farflung.envs.base import Environment
+from farflung.envs.base import Environment, strata_of
 from farflung.errors import UserError
 from farflung.evaluation.heldout import ChatTokenizer
 from farflung.rl.batch import flatten
 from farflung.rl.types import TrainingSample
+from farflung.slots.strata import index_from_the_end
 from farflung.trainer.config import WarmStartConfig
 from farflung.trainer.forward import batch_logprobs
 from farflung.trainer.policy import Policy
@@ -70,7 +71,7 @@ def warm_start(
 def _demonstration(environment: Environment, tokenizer: ChatTokenizer, eos_token_id: int, draw: int) -> TrainingSample:
     """Demonstration number `draw`, of training tasks from the last backwards: those that leases reach last."""
     targets = environment.target_lengths or (0,)
-    index = environment.num_tasks - 1 - draw % environment.num_tasks
+    index = index_from_the_end(strata_of(environment), environment.num_tasks, draw)
     task = environment.task("train", index, targets[draw % len(targets)])
     text = environment.demonstration(task, draw)
     if text is None:

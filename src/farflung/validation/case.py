@@ -46,10 +46,14 @@ class SlotEvidence:
     task_ids: tuple[str, ...]
     prompt_tokens: tuple[NDArray[np.int32], ...]
     """Canonical prompts, [L] ids each."""
+    target_lengths: tuple[int, ...] | None = None
+    """What the tasks ask for, where that may differ from the lease: a task may offer no budget. None = as leased."""
 
     def __post_init__(self) -> None:
         if len(self.task_ids) != len(self.prompt_tokens):
             raise ValueError(f"{len(self.task_ids)} task ids but {len(self.prompt_tokens)} prompts")
+        if self.target_lengths is not None and len(self.target_lengths) != len(self.task_ids):
+            raise ValueError(f"{len(self.task_ids)} task ids but {len(self.target_lengths)} target lengths")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

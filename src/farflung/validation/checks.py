@@ -87,10 +87,11 @@ def termination(case: Case) -> str | None:
 
 
 def target_length(case: Case) -> str | None:
+    built = case.evidence.target_lengths
+    asked = case.lease.target_lengths if built is None else built
     for rollout in case.rollouts:
-        leased = case.lease.target_lengths[rollout.group]
-        if rollout.target_length != leased:
-            return f"group {rollout.group}: target length {rollout.target_length}, the lease says {leased}"
+        if rollout.target_length != asked[rollout.group]:
+            return f"group {rollout.group}: target length {rollout.target_length}, the task's is {asked[rollout.group]}"
     return None
 
 

@@ -141,6 +141,7 @@ class Judge:
             env=self._environment.name,
             task_ids=tuple(task.task_id for task in tasks),
             prompt_tokens=tuple(np.array(self._tokenizer.encode_chat(task.messages), dtype=np.int32) for task in tasks),
+            target_lengths=tuple(task.target_length for task in tasks),
         )
 
     def _grade(

@@ -17,8 +17,11 @@ class SlotOutcome(Record, frozen=True, kw_only=True):
     policy_version: int
     submission: Submission | None = None
     verdict: Verdict | None = None
+    task_indices: tuple[int, ...] = ()
+    """Of its last lease, one per group."""
 
     def __post_init__(self) -> None:
+        require_counts(task_indices=min(self.task_indices, default=0))
         require_counts(sequence=self.sequence, slot=self.slot, policy_version=self.policy_version)
         if not self.state.is_final:
             raise ValueError(f"state {self.state}: an outcome is a final state")

@@ -25,8 +25,8 @@ class LeaseRequest(Record, frozen=True, kw_only=True):
 class Lease(Record, frozen=True, kw_only=True):
     """Fixes which tasks a node works on and the randomness that its tokens are drawn with.
 
-    The node chooses neither: `tasks` and `target_lengths` are a keyed permutation of the slot, `draw_seed` is an HMAC
-    (`slots.seeds`). In open pools nobody checks the signature.
+    The node chooses neither: `task_indices` and `target_lengths` follow from the epoch's secret, the slot and the plan
+    (`slots.curriculum`), `draw_seed` is an HMAC (`slots.seeds`). In open pools nobody checks the signature.
     """
 
     DOMAIN: ClassVar[str] = "farflung/lease/1"
@@ -48,10 +48,14 @@ class Lease(Record, frozen=True, kw_only=True):
     capability_class: str
     issued_at_ms: int
     expires_at_ms: int
+    curriculum_digest: str = ""
+    """Of the plan that the tasks follow from; empty = none."""
     signature: str = ""
 
     def __post_init__(self) -> None:
         require_digests(pool_digest=self.pool_digest, policy_digest=self.policy_digest, draw_seed=self.draw_seed)
+        if self.curriculum_digest:
+            require_digests(curriculum_digest=self.curriculum_digest)
         require_names(lease_id=self.lease_id, node=self.node, capability_class=self.capability_class)
         require_counts(slot=self.slot, attempt=self.attempt, policy_version=self.policy_version)
         require_counts(issued_at_ms=self.issued_at_ms)

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from farflung.wire.batch import BatchRecord
 from farflung.wire.canonical import Record, canonical_json, tagged_digest
+from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.invariants import require_counts, require_digests, require_names
 
 
@@ -62,24 +63,30 @@ class Manifest(Record, frozen=True, kw_only=True):
     expires_at_ms: int
     previous_digest: str = ""
     """Digest of the previous version's manifest; empty for the first."""
+    curriculum_digest: str = ""
+    """Of the plan that the tasks of this version's slots follow from; empty = none."""
     signature: str = ""
 
     def __post_init__(self) -> None:
         require_digests(pool_digest=self.pool_digest, policy_digest=self.policy_digest)
         if self.previous_digest:
             require_digests(previous_digest=self.previous_digest)
+        if self.curriculum_digest:
+            require_digests(curriculum_digest=self.curriculum_digest)
         require_counts(policy_version=self.policy_version, optimizer_step=self.optimizer_step)
         require_counts(published_at_ms=self.published_at_ms)
         require_counts(at_least=self.published_at_ms, expires_at_ms=self.expires_at_ms)
 
 
 class Publication(Record, frozen=True, kw_only=True):
-    """What the trainer announces: a version and the batch that made it (none for the first)."""
+    """What the trainer announces: a version, the batch that made it (none for the first) and the plan, if it is new."""
 
     MAX_BYTES: ClassVar[int] = 9 << 20
 
     manifest: Manifest
     batch: BatchRecord | None = None
+    curriculum: CurriculumPlan | None = None
+    """The plan that the manifest names; None if it names none, or the one of the version before."""
 
 
 def policy_digest(files: tuple[ManifestFile, ...]) -> str:

@@ -6,6 +6,36 @@ from farflung.wire.canonical import MAX_EXACT_JSON_INT, Record
 from farflung.wire.invariants import require_counts, require_digests, require_finite, require_names
 
 EnvArg = str | int | float | bool
+MAX_STRATA = 64
+MAX_TOTAL_WEIGHT = 10_000
+"""Sum of the weights of all strata: the length of the order in which they take turns."""
+
+
+class Stratum(Record, frozen=True, kw_only=True):
+    """A part of an environment's training tasks with a share of the work of its own (`slots.strata`)."""
+
+    name: str
+    num_tasks: int
+    weight: int
+    """Its share is this over the sum of all weights."""
+
+    def __post_init__(self) -> None:
+        require_names(name=self.name)
+        require_counts(at_least=1, num_tasks=self.num_tasks, weight=self.weight)
+
+
+def require_strata(strata: tuple[Stratum, ...], num_tasks: int) -> None:
+    """None, or few enough that together have every task."""
+    if not strata:
+        return
+    total = sum(stratum.weight for stratum in strata)
+    if len(strata) > MAX_STRATA or total > MAX_TOTAL_WEIGHT:
+        raise ValueError(
+            f"{len(strata)} strata with a total weight of {total}: at most {MAX_STRATA} and {MAX_TOTAL_WEIGHT}"
+        )
+    held = sum(stratum.num_tasks for stratum in strata)
+    if held != num_tasks:
+        raise ValueError(f"the strata have {held} tasks, the environment {num_tasks}: they must have all of them")
 
 
 class EnvironmentSpec(Record, frozen=True, kw_only=True):
@@ -20,11 +50,14 @@ class EnvironmentSpec(Record, frozen=True, kw_only=True):
     num_tasks: int
     target_lengths: tuple[int, ...] = ()
     """Thinking budgets that leases may ask for, tokens or steps as the environment defines; empty = none."""
+    strata: tuple[Stratum, ...] = ()
+    """Parts with shares of their own, whose tasks are interleaved (`slots.strata`); empty = one part."""
 
     def __post_init__(self) -> None:
         require_names(name=self.name)
         require_counts(at_least=1, num_tasks=self.num_tasks)
         require_counts(target_lengths=min(self.target_lengths, default=0))
+        require_strata(self.strata, self.num_tasks)
         for name, value in self.args.items():
             if isinstance(value, int) and abs(value) > MAX_EXACT_JSON_INT:
                 raise ValueError(f"argument {name} is {value}: write integers from 2**53 on as text")

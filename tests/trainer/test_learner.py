@@ -180,3 +180,17 @@ def test_metrics_of_a_batch_by_hand() -> None:
     assert (metrics["staleness/mean"], metrics["staleness/max"]) == (1.0, 1.0)
     assert (metrics["num_groups"], metrics["completions/num_tokens"]) == (2.0, sum(lengths))
     assert metrics["num_tokens"] == sum(lengths[:4])  # those that carried a gradient
+
+
+def test_at_learning_rate_0_the_difference_to_the_sampler_stays_what_it_is() -> None:
+    """Case T18: twenty versions, each sampled from the weights that the version before published."""
+    learner = a_learner(optimizer={"lr": 0.0}, max_versions=20)
+    differences = []
+    for version in range(20):
+        batch = batch_of(sampled_groups(learner.policy, POOL, version=version), version=version)
+        step = learner.learn(batch)
+        learner.keep(step)
+        differences.append(step.metrics["sampling/sampling_logp_difference/max"])
+    assert learner.optimizer_step == 20
+    assert differences == [differences[0]] * 20
+    assert differences[0] < 1e-5

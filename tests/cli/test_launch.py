@@ -43,7 +43,16 @@ def test_a_finished_run_leaves_its_files_and_exits_with_0(stand_in: Stand, capsy
     stand_in(FINISH)
     assert main.main(["run", "demo"]) == 0
     names = {path.name for path in Path("runs/demo").iterdir()}
-    assert names == {"config.toml", "curves.png", "lock", "logs", "pool.jsonl", "samples.html", "summary.json", "tokens"}
+    assert names == {
+        "config.toml",
+        "curves.png",
+        "lock",
+        "logs",
+        "pool.jsonl",
+        "samples.html",
+        "summary.json",
+        "tokens",
+    }
     assert json.loads(Path("runs/demo/summary.json").read_text())["seed"] == 0
     assert "runs/demo/curves.png" in capsys.readouterr().out
     assert "learned" in Path("runs/demo/logs/trainer.log").read_text()

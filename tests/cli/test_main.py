@@ -28,6 +28,7 @@ COMMANDS = [
     "chat",
     "sft",
     "plot",
+    "forward",
 ]
 
 

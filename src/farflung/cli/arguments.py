@@ -82,6 +82,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
             )
     _add_status(commands)
     _add_plot(commands)
+    _add_forward(commands)
     _add_model(commands)
     _add_sft(commands)
     _add_eval(commands)
@@ -123,6 +124,15 @@ def _add_plot(commands: Commands) -> None:
         "--metrics", metavar="A,B", help="these pictures or figures only, e.g. reward,grad_norm,eval/accuracy"
     )
     plot.add_argument("--group", action="store_true", help="names that differ in a last number: mean and band")
+
+
+def _add_forward(commands: Commands) -> None:
+    short = "send a run's figures to a tracker"
+    forward = _command(commands, "forward", short, help_texts.FORWARD, help_texts.FORWARD_EPILOG)
+    forward.add_argument("run", metavar="RUN", help="folder of a run")
+    forward.add_argument("--to", required=True, choices=("tensorboard", "wandb", "trackio"), help="the tracker")
+    forward.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    forward.add_argument("--leash-fd", type=int, help=argparse.SUPPRESS)
 
 
 def _add_model(commands: Commands) -> None:

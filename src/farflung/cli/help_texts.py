@@ -189,3 +189,16 @@ examples:
   farflung plot runs/demo
   farflung plot runs/demo-1 runs/demo-2 runs/demo-3 --group --x time
   farflung plot runs/* --metrics eval/accuracy,reward/mean --out compare.pdf"""
+
+FORWARD = """\
+Send what a run has written to TensorBoard (event files in RUN/tensorboard),
+Weights & Biases or trackio, finished or under way. A second time it sends only
+what is new. `farflung run` does so by itself with, for example,
+--telemetry.sinks '["tensorboard"]'."""
+
+FORWARD_EPILOG = """\
+each tracker is a package: pip install 'farflung[tensorboard]', and so on
+
+examples:
+  farflung forward runs/demo --to tensorboard && tensorboard --logdir runs
+  farflung forward runs/demo --to wandb --follow"""

@@ -120,6 +120,7 @@ def _write_config(folder: RunFolder, config: RunConfig) -> None:
 
 
 def _supervise(config: RunConfig, folder: RunFolder) -> Outcome:
+    from farflung.cli.trackers import Trackers
     from farflung.cli.watching import watching  # rich and aiohttp take a moment to import
 
     stop = StopRequest()
@@ -137,7 +138,8 @@ def _supervise(config: RunConfig, folder: RunFolder) -> Outcome:
             report=note,
             trouble=lambda: want_of_space(folder.root, config.supervisor.min_free_bytes),
         )
-        outcome = supervisor.run(stop, before_last=watch.look)
+        with Trackers(config.telemetry.sinks, folder, close_s=config.telemetry.close_s, report=note):
+            outcome = supervisor.run(stop, before_last=watch.look)
     logger.info("the run ends: %s %s", outcome.kind, outcome.sentence)
     return outcome
 

@@ -57,6 +57,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.plot.command import run_plot
 
             return run_plot(arguments)
+        case "forward":
+            from farflung.cli.forward import run_forward
+
+            return run_forward(arguments)
         case "model":
             from farflung.cli.model import run_model
 

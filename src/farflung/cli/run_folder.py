@@ -49,6 +49,10 @@ class RunFolder:
         """Folder with what each process did when, one file of intervals per process, written by the processes."""
         return self.root / "activity"
 
+    def sink_position(self, name: str) -> Path:
+        """How far the tracker called `name` has come; written by `farflung forward`."""
+        return self.root / "sinks" / f"{name}.json"
+
     @property
     def samples(self) -> Path:
         """Written by the trainer."""

@@ -117,7 +117,7 @@ class Checkpoints:
         Raises:
             OurFault: the disk refuses; older checkpoints are untouched.
         """
-        target = self._folder / f"v{checkpoint.progress.policy_version:08d}"
+        target = self._folder / _name(checkpoint.progress.policy_version)
         temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
         try:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -148,6 +148,10 @@ class Checkpoints:
     def load_best(self) -> Checkpoint | None:
         """The one saved as the best; the newest whole one if that is damaged."""
         return self._first_whole(lambda: [*self._best(), *reversed(self._folders())])
+
+    def load(self, version: int) -> Checkpoint | None:
+        """That of a certain version, None if there is no whole one."""
+        return self._first_whole(lambda: [path for path in self._folders() if path.stem == _name(version)])
 
     def _first_whole(self, candidates: Callable[[], Iterable[Path]]) -> Checkpoint | None:
         """Looks again after each failure: what was cleaned away under the reader has a newer one in its place."""
@@ -187,6 +191,10 @@ class Checkpoints:
         for folder in self._folder.glob("v*"):
             if folder not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _name(version: int) -> str:
+    return f"v{version:08d}"
 
 
 def _aside(target: Path) -> Path:

@@ -9,9 +9,11 @@ from farflung.api.client import CoordinatorClient
 from farflung.api.errors import Refused
 from farflung.api.patience import Patience, Stopped
 from farflung.errors import PeerFault, UserError
+from farflung.rl.types import Batch
 from farflung.trainer.inbox import Inbox
 from farflung.trainer.intake import IntakeRules, graded_groups
-from farflung.wire.batch import SlotOutcome
+from farflung.trainer.samples import TrainingSet, batch_items
+from farflung.wire.batch import BatchItem, SlotOutcome
 from farflung.wire.submission import Submission
 from farflung.wire.verdict import SlotState
 
@@ -65,6 +67,10 @@ class Feed:
                         await self.close_absent()
         finally:
             await self._inbox.stop()
+
+    def items(self, batch: Batch, training: TrainingSet) -> tuple[BatchItem, ...]:
+        """The batch record's entries: which submission gave which groups."""
+        return batch_items(batch, training, self.submissions)
 
     def published(self, slots: Iterable[int]) -> None:
         """A version is out whose batch record says that these slots were trained on or dropped."""

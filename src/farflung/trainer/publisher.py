@@ -1,4 +1,4 @@
-"""From weights to a published version: policy files, chunks, manifest, batch record."""
+"""Announces the versions of a run to its coordinator, and brings the two to the same version after a restart."""
 
 import asyncio
 import logging
@@ -7,22 +7,17 @@ from collections.abc import Mapping
 from farflung.api.client import CoordinatorClient
 from farflung.api.errors import RefusalReason, Refused
 from farflung.api.patience import Patience
-from farflung.broadcast.publish import PreparedPolicy, prepare, publish
+from farflung.broadcast.publish import PreparedPolicy, publish
 from farflung.errors import UserError
-from farflung.model.weights import to_safetensors_bytes
+from farflung.trainer.chain import Chain
 from farflung.trainer.policy import Policy
-from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop
-from farflung.wire.manifest import Publication, TensorEntry
+from farflung.wire.manifest import Publication
 from farflung.wire.pool import PoolSpec
 
 logger = logging.getLogger(__name__)
 
-WEIGHTS = "model.safetensors"
-EXPIRES_AFTER_MS = 24 * 3600 * 1000
-"""A worker must not go on with a version whose trainer has been silent for a day."""
 
-
-class Publisher:
+class Publisher(Chain):
     """The chain of publications of one trainer."""
 
     def __init__(
@@ -33,45 +28,11 @@ class Publisher:
         policy_files: Mapping[str, bytes],
         chunk_bytes: int,
     ) -> None:
+        super().__init__(pool, policy_files, chunk_bytes)
         self._client = client
         self._patience = patience
-        self._pool_digest = pool.digest()
         self._is_deterministic = pool.is_deterministic
-        self._policy_files = dict(policy_files)
-        self._chunk_bytes = chunk_bytes
         self._published_chunks: frozenset[str] = frozenset()
-        self.last: Publication | None = None
-
-    @property
-    def policy_version(self) -> int:
-        """Of the newest publication; -1 before the first."""
-        return -1 if self.last is None else self.last.manifest.policy_version
-
-    def prepare(
-        self,
-        policy: Policy,
-        *,
-        optimizer_step: int,
-        now_ms: int,
-        items: tuple[BatchItem, ...] | None,
-        drops: tuple[SlotDrop, ...],
-    ) -> tuple[Publication, PreparedPolicy]:
-        """The next version, ready to be sent; `items` is None for the first, which no batch made."""
-        state = policy.published_state()
-        files = {**self._policy_files, WEIGHTS: to_safetensors_bytes(state)}
-        prepared = prepare(
-            files,
-            tensors=[TensorEntry(name=name, dtype="BF16", shape=tuple(tensor.shape)) for name, tensor in state.items()],
-            pool_digest=self._pool_digest,
-            policy_version=self.policy_version + 1,
-            optimizer_step=optimizer_step,
-            published_at_ms=now_ms,
-            expires_at_ms=now_ms + EXPIRES_AFTER_MS,
-            previous_digest="" if self.last is None else self.last.manifest.digest(),
-            chunk_bytes=self._chunk_bytes,
-        )
-        batch = None if items is None else self._batch_record(optimizer_step, items, drops)
-        return Publication(manifest=prepared.manifest, batch=batch), prepared
 
     async def send(self, publication: Publication, prepared: PreparedPolicy) -> None:
         """Chunks first, manifest and batch record last; idempotent.
@@ -186,16 +147,3 @@ class Publisher:
                 f"{ours.manifest.policy_version - 1}: they are of different runs or settings; give the run another name"
             )
         await self.send(ours, prepared)
-
-    def _batch_record(
-        self, optimizer_step: int, items: tuple[BatchItem, ...], drops: tuple[SlotDrop, ...]
-    ) -> BatchRecord:
-        previous = self.last.batch if self.last is not None else None
-        return BatchRecord(
-            pool_digest=self._pool_digest,
-            policy_version=self.policy_version + 1,
-            optimizer_step=optimizer_step,
-            items=items,
-            drops=drops,
-            previous_digest="" if previous is None else previous.digest(),
-        )

@@ -33,8 +33,9 @@ from farflung.trainer.inbox import Inbox
 from farflung.trainer.intake import IntakeRules
 from farflung.trainer.learner import NON_FINITE, Step
 from farflung.trainer.marks import Mark, Marks, pass_by
+from farflung.trainer.ports import PolicyTarget, RolloutSource
 from farflung.trainer.publisher import Publisher
-from farflung.trainer.samples import batch_items, group_rewards
+from farflung.trainer.samples import group_rewards
 from farflung.trainer.setup import Setup, set_up
 from farflung.trainer.warm_start import warm_start
 from farflung.wire.manifest import Publication
@@ -118,8 +119,8 @@ class Trainer:
     pool: PoolSpec
     setup: Setup
     inbox: Inbox
-    feed: Feed
-    publisher: Publisher
+    feed: RolloutSource
+    publisher: PolicyTarget
     checkpoints: Checkpoints
     figures: Figures
     model_folder: Path
@@ -226,6 +227,12 @@ class Trainer:
             self.figures.evaluation(next_version, evaluation)
         if batch.entries:
             self._rollbacks_in_a_row = 0
+            if not step.num_loss_tokens:
+                logger.warning(
+                    "version %d has the weights of the one before: none of its %d groups had signal",
+                    next_version,
+                    batch.num_groups,
+                )
         self.setup.learner.keep(step)
         await self.inbox.release(batch.batch_id)
         is_best = evaluation is not None and canary.accept(evaluation)
@@ -272,7 +279,7 @@ class Trainer:
             learner.policy,
             optimizer_step=learner.optimizer_step,
             now_ms=int(time.time() * 1000),
-            items=None if batch is None or step is None else batch_items(batch, step.training, self.feed.submissions),
+            items=None if batch is None or step is None else self.feed.items(batch, step.training),
             drops=() if batch is None else batch.drops,
         )
         version = publication.manifest.policy_version

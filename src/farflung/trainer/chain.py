@@ -1,0 +1,72 @@
+"""The chain of a run's versions: from weights to policy files, manifest and batch record. No network.
+
+Who announces them, and to whom, is the publisher's business (`trainer.publisher`, `local.publisher`).
+"""
+
+from collections.abc import Mapping
+
+from farflung.broadcast.publish import PreparedPolicy, prepare
+from farflung.model.weights import to_safetensors_bytes
+from farflung.trainer.policy import Policy
+from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop
+from farflung.wire.manifest import Publication, TensorEntry
+from farflung.wire.pool import PoolSpec
+
+WEIGHTS = "model.safetensors"
+EXPIRES_AFTER_MS = 24 * 3600 * 1000
+"""A worker must not go on with a version whose trainer has been silent for a day."""
+
+
+class Chain:
+    """Each version names the one before."""
+
+    def __init__(self, pool: PoolSpec, policy_files: Mapping[str, bytes], chunk_bytes: int) -> None:
+        self._pool_digest = pool.digest()
+        self._policy_files = dict(policy_files)
+        self._chunk_bytes = chunk_bytes
+        self.last: Publication | None = None
+        """The newest version that is out."""
+
+    @property
+    def policy_version(self) -> int:
+        """Of the newest publication; -1 before the first."""
+        return -1 if self.last is None else self.last.manifest.policy_version
+
+    def prepare(
+        self,
+        policy: Policy,
+        *,
+        optimizer_step: int,
+        now_ms: int,
+        items: tuple[BatchItem, ...] | None,
+        drops: tuple[SlotDrop, ...],
+    ) -> tuple[Publication, PreparedPolicy]:
+        """The next version, ready to be sent; `items` is None for the first, which no batch made."""
+        state = policy.published_state()
+        files = {**self._policy_files, WEIGHTS: to_safetensors_bytes(state)}
+        prepared = prepare(
+            files,
+            tensors=[TensorEntry(name=name, dtype="BF16", shape=tuple(tensor.shape)) for name, tensor in state.items()],
+            pool_digest=self._pool_digest,
+            policy_version=self.policy_version + 1,
+            optimizer_step=optimizer_step,
+            published_at_ms=now_ms,
+            expires_at_ms=now_ms + EXPIRES_AFTER_MS,
+            previous_digest="" if self.last is None else self.last.manifest.digest(),
+            chunk_bytes=self._chunk_bytes,
+        )
+        batch = None if items is None else self._batch_record(optimizer_step, items, drops)
+        return Publication(manifest=prepared.manifest, batch=batch), prepared
+
+    def _batch_record(
+        self, optimizer_step: int, items: tuple[BatchItem, ...], drops: tuple[SlotDrop, ...]
+    ) -> BatchRecord:
+        previous = self.last.batch if self.last is not None else None
+        return BatchRecord(
+            pool_digest=self._pool_digest,
+            policy_version=self.policy_version + 1,
+            optimizer_step=optimizer_step,
+            items=items,
+            drops=drops,
+            previous_digest="" if previous is None else previous.digest(),
+        )

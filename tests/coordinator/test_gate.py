@@ -114,10 +114,10 @@ def body_of(length: int, path: str = "/v1/leases", headers: str = "") -> bytes:
 async def test_a_body_that_stops_and_one_that_drips_are_given_up(pool: Any) -> None:
     async with connections(pool, 2) as ((stopped, stopping), (dripped, dripping)):
         stopping.write(body_of(100) + b"{")
-        dripping.write(body_of(100) + b"{")
+        dripping.write(body_of(1000) + b"{")
 
         async def drip() -> None:
-            for _ in range(60):
+            for _ in range(500):  # longer than the test waits: it is the pace that counts
                 dripping.write(b" ")
                 await asyncio.sleep(0.05)
 

@@ -1,7 +1,7 @@
 """A running coordinator of a tiny pool, a crew that works for it step by step, and its history afterwards."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,12 +50,16 @@ def submission_for(lease: Lease, rollouts: Sequence[Rollout], data: bytes, file_
 
 
 @asynccontextmanager
-async def coordinator(folder: Path, pool: PoolSpec, *, port: int = 0, **changes: Any) -> AsyncIterator[str]:
-    """Its URL. Again in the same folder goes on from its log."""
+async def coordinator(
+    folder: Path, pool: PoolSpec, *, port: int = 0, tokens: Mapping[Role, str] | None = None, **changes: Any
+) -> AsyncIterator[str]:
+    """Its URL. Again in the same folder goes on from its log. Without tokens roles are believed."""
     values = {"store_url": str(folder / "store"), "database_url": f"sqlite:///{folder}/log.db", "sweep_s": 0.02}
     config = CoordinatorConfig(host="127.0.0.1", port=port, **(values | changes))
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(run_coordinator(config, pool, tokens=None, stop=stop, on_listening=listening.set_result))
+    task = asyncio.create_task(
+        run_coordinator(config, pool, tokens=tokens, stop=stop, on_listening=listening.set_result)
+    )
     await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         await task

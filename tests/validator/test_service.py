@@ -403,3 +403,12 @@ async def test_a_coordinator_that_stays_away_is_said() -> None:
     settings = ValidatorConfig.model_validate({**FAST, "node": "judge", "unreachable_s": 0.2})
     with pytest.raises(Transient, match=r"gave up after 0\.2 s"):
         await service.run(settings, url="http://127.0.0.1:9", stop=asyncio.Event())
+
+
+async def test_without_the_pools_token_it_ends_with_what_to_do(tmp_path: Path) -> None:
+    tokens = {Role.TRAINER: "t" * 40, Role.VALIDATOR: "v" * 40}
+    async with coordinator(tmp_path, POOL, tokens=tokens) as url:
+        for token in (None, "t" * 40):
+            settings = ValidatorConfig.model_validate({**FAST, "node": "judge"})
+            with pytest.raises(Refused, match="show this pool's validator token"):
+                await service.run(settings, url=url, token=token, stop=asyncio.Event())

@@ -6,7 +6,7 @@ Reads `staleness.jsonl` and the newest figures of `results.jsonl`; measures noth
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.record import results
-from benchmarks.staleness import LAGS, MARGIN, T_95, TASKS, Arm, by_seed, load
+from benchmarks.staleness import LAGS, MARGIN, TASKS, Arm, Comparison, by_seed, compare, load
 
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "async.png"
 SPEED_UPS = "async/speed-up/simulated/delay-1-step"
@@ -42,40 +42,45 @@ def draw(path: Path = PICTURE) -> None:
 
 
 def _accuracy(axes: Axes, done: Mapping[str, Mapping[str, Any]], task: str, lr: float, title: str) -> None:
+    """Bands are of the paired difference to staleness 0, which is what the margin is compared with."""
     axes.set_title(title)
-    reference = by_seed(done, Arm(task=task, objective="decoupled", lr=lr, seed=0))
-    if reference:
-        level = statistics.fmean(reference.values())
-        axes.axhspan(level - MARGIN, level + MARGIN, color="#dddddd", label=f"margin of equivalence, ±{MARGIN:g}")
-    lags = (0, *LAGS)
-    for objective, color in COLORS.items():
-        found = [(0, reference)] + [
-            (lag, by_seed(done, Arm(task=task, objective=objective, staleness=lag, lr=lr, seed=0))) for lag in LAGS
-        ]
-        points = [(lags.index(lag), *_mean_and_half(values)) for lag, values in found if len(values) > 1]
-        if len(points) < 2:
-            continue
-        xs, means, halves = zip(*points, strict=True)
-        axes.plot(xs, means, color=color, marker="o", markersize=4, label=NAMES[objective])
-        low = [mean - half for mean, half in zip(means, halves, strict=True)]
-        high = [mean + half for mean, half in zip(means, halves, strict=True)]
-        axes.fill_between(xs, low, high, color=color, alpha=0.15, linewidth=0)
-    axes.set_xticks(range(len(lags)), [str(lag) for lag in lags])
     axes.set_xlabel("staleness, versions")
     axes.set_ylabel("held-out accuracy at equal samples")
     axes.set_ylim(0, 1)
     axes.grid(alpha=0.25)
+    reference = by_seed(done, Arm(task=task, objective="decoupled", lr=lr, seed=0))
+    if not reference:
+        return
+    level = statistics.fmean(reference.values())
+    axes.axhspan(level - MARGIN, level + MARGIN, color="#dddddd", label=f"margin of equivalence, ±{MARGIN:g}")
+    lags = (0, *LAGS)
+    for objective, color in COLORS.items():
+        arms = [Arm(task=task, objective=objective, staleness=lag, lr=lr, seed=0) for lag in LAGS]
+        found = [(arm.staleness, by_seed(done, arm)) for arm in arms]
+        points = [(lags.index(lag), compare(values, reference)) for lag, values in found if len(values) > 1]
+        if not points:
+            continue
+        xs = [0, *(x for x, _ in points)]
+        axes.plot(
+            xs,
+            [level, *(level + point.mean for _, point in points)],
+            color=color,
+            marker="o",
+            markersize=4,
+            label=NAMES[objective],
+        )
+        low, high = ([level, *(level + bound for bound in bounds)] for bounds in _bounds(points))
+        axes.fill_between(xs, low, high, color=color, alpha=0.2, linewidth=0)
+    axes.set_xticks(range(len(lags)), [str(lag) for lag in lags])
     axes.legend(loc="lower left", fontsize=8.5)
 
 
-def _mean_and_half(values: Mapping[int, float]) -> tuple[float, float]:
-    """Mean and half of its 90 % interval."""
-    figures = list(values.values())
-    return statistics.fmean(figures), T_95[len(figures) - 1] * statistics.stdev(figures) / len(figures) ** 0.5
+def _bounds(points: Sequence[tuple[int, Comparison]]) -> tuple[list[float], list[float]]:
+    return [point.low for _, point in points], [point.high for _, point in points]
 
 
 def _speed_up(axes: Axes, rows: list[dict[str, Any]]) -> None:
-    axes.set_title("Wall-clock: asynchronous over synchronous, 8 workers, log-normal delays")
+    axes.set_title("Wall-clock, asynchronous over synchronous: 8 late workers")
     positions = range(len(rows))
     axes.plot(positions, [row["predicted"] for row in rows], color="#444444", linewidth=1.5, label="the formula")
     axes.plot(

@@ -44,6 +44,7 @@ T_95 = {1: 6.314, 2: 2.920, 3: 2.353, 4: 2.132, 5: 2.015, 6: 1.943, 7: 1.895, 8:
 """Student's t, 95 % quantile, by degrees of freedom."""
 SEEDS = (0, 1, 2, 3, 4)
 LAGS = (1, 2, 4, 8, 16)
+LONG_LAGS = (4, 8, 16)
 DELAYS = (4, 8, 24)
 """Mean delay of a slot, in versions."""
 DELAYED_OBJECTIVES = ("gepo", "behaviour", "gspo")
@@ -145,19 +146,17 @@ def compare(values: Mapping[int, float], reference: Mapping[int, float]) -> Comp
 
 
 def plan() -> Iterator[Arm]:
-    """Every arm, what matters most first, seed by seed within, so that a run that was cut short has whole seeds."""
+    """Every arm, what matters most first, seed by seed, so that a run that was cut short has whole seeds."""
     for seed in SEEDS:
         for task in TASKS:
             yield from _lagged(task, seed, ("decoupled", "naive"), LAGS, TASKS[task].lr)
     for seed in SEEDS:
-        yield from _lagged("sort-digits", seed, ("decoupled", "naive"), (4, 8, 16), TASKS["sort-digits"].lr / 2)
-    for seed in SEEDS:
+        yield from _lagged("sort-digits", seed, ("decoupled", "naive"), LONG_LAGS, TASKS["sort-digits"].lr / 2)
         for delay in DELAYS:
             for objective in DELAYED_OBJECTIVES:
-                yield _delayed(objective, delay, seed)
-    for seed in SEEDS:
+                yield delayed_arm(objective, delay, seed)
         for task in TASKS:
-            yield from _lagged(task, seed, ("behaviour",), (4, 8, 16), TASKS[task].lr)
+            yield from _lagged(task, seed, ("behaviour",), LONG_LAGS, TASKS[task].lr)
 
 
 def _lagged(task: str, seed: int, objectives: tuple[str, ...], lags: tuple[int, ...], lr: float) -> Iterator[Arm]:
@@ -168,7 +167,8 @@ def _lagged(task: str, seed: int, objectives: tuple[str, ...], lags: tuple[int, 
             yield Arm(task=task, objective=objective, staleness=lag, lr=lr, seed=seed)
 
 
-def _delayed(objective: str, delay: int, seed: int) -> Arm:
+def delayed_arm(objective: str, delay: int, seed: int) -> Arm:
+    """A run along a history of late workers."""
     lr = TASKS["sort-digits"].lr
     return Arm(task="sort-digits", objective=objective, staleness=delay, is_delayed=True, lr=lr, seed=seed)
 
@@ -301,7 +301,7 @@ def _record_lags(done: Mapping[str, Mapping[str, Any]], task: str, objective: st
 
 def _record_delays(done: Mapping[str, Mapping[str, Any]], delay: int) -> None:
     """One figure: GEPO beside GRPO anchored at the sampler, on the same histories."""
-    arms = {name: _delayed(name, delay, seed=0) for name in DELAYED_OBJECTIVES}
+    arms = {name: delayed_arm(name, delay, seed=0) for name in DELAYED_OBJECTIVES}
     by_name = {name: by_seed(done, arm) for name, arm in arms.items()}
     if min(len(values) for values in by_name.values()) < 2:
         return

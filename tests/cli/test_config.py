@@ -131,3 +131,16 @@ def test_worker_overrides_are_settings_of_workers_that_exist(overrides: str, sen
 @pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "a" * 65])
 def test_a_run_cannot_be_called_what_is_no_folder_name(name: str) -> None:
     assert complaint(f"--run.name={name}").startswith("run.name is ")
+
+
+def test_a_batch_with_signal_needs_room_for_what_it_may_take() -> None:
+    message = complaint("--trainer.batch_counts=signal", "--pool.max_outstanding_groups=96")
+    assert "trainer.max_sampled_per_batch * pool.groups_per_batch = 128 groups" in message
+    assert "only pool.max_outstanding_groups = 96" in message
+    load(RunConfig, None, ["--trainer.batch_counts=signal", "--pool.max_outstanding_groups=128"])
+    load(RunConfig, None, ["--trainer.batch_counts=signal"])
+
+
+def test_a_batch_with_signal_is_no_fixed_number_of_slots() -> None:
+    message = complaint("--trainer.batch_counts=signal", "--pool.deterministic=true")
+    assert 'trainer.batch_counts is "signal" with pool.deterministic' in message

@@ -466,3 +466,84 @@ def test_a_fixed_batch_goes_on_after_a_restart_with_what_is_admitted_again() -> 
     assert again.take(1) is None
     assert [offer(again, slot) for slot in (1, 2, 3)] == [Admission.DUPLICATE, Admission.ADMITTED, Admission.ADMITTED]
     assert take_slots(again, 1) == (2, 3)
+
+
+# -- dynamic sampling ---------------------------------------------------------------------------------------------
+
+FILLED = BufferParams(groups_per_batch=2, max_staleness=2, max_slots=20, window_slots=3, max_slots_per_batch=6)
+
+
+def teaches(group: RolloutGroup) -> bool:
+    return group.slot in (1, 4, 5)
+
+
+def a_filling_buffer(slots: Iterable[int], params: BufferParams = FILLED) -> ExperienceBuffer:
+    buffer = ExperienceBuffer(params, teaches)
+    for slot in slots:
+        offer(buffer, slot)
+    return buffer
+
+
+def test_a_batch_fills_until_enough_of_its_groups_count() -> None:
+    buffer = a_filling_buffer(range(4))
+    assert buffer.take(0) is None
+    offer(buffer, 4)
+    assert take_slots(buffer) == (0, 1, 2, 3, 4)
+
+
+def test_a_batch_in_which_nothing_counts_is_taken_at_its_bound() -> None:
+    buffer = a_filling_buffer(range(6, 11), replace(FILLED, window_slots=1))
+    assert buffer.take(0) is None
+    assert not buffer.is_full
+    offer(buffer, 11)
+    assert take_slots(buffer) == (6, 7, 8, 9, 10, 11)
+
+
+@given(st.permutations(range(12)))
+def test_what_a_filling_batch_takes_depends_on_slot_order_alone(arrival: list[int]) -> None:
+    buffer = a_filling_buffer([], replace(FILLED, window_slots=None))
+    taken = []
+    for slot in arrival:
+        offer(buffer, slot)
+        while batch := buffer.take(0):
+            taken.append(batch.slots)
+            buffer.release(batch.batch_id)
+    assert taken == [(0, 1, 2, 3, 4), (5, 6, 7, 8, 9, 10)]
+
+
+def test_slots_given_up_hold_places_and_count_towards_the_bound() -> None:
+    buffer = a_filling_buffer(range(6, 9), replace(FILLED, window_slots=0))
+    for slot in (2, 3):
+        buffer.give_up(slot, "unreadable")
+    assert buffer.take(0) is None
+    offer(buffer, 9)
+    batch = buffer.take(0)
+    assert batch is not None
+    assert (batch.slots, len(batch.drops)) == ((6, 7, 8, 9), 2)
+
+
+def test_what_is_filling_is_dropped_when_it_becomes_stale() -> None:
+    buffer = a_filling_buffer([0, 1, 2])
+    assert buffer.take(3) is None
+    assert buffer.metrics()["buffer/dropped/stale"] == 3
+    for slot in (3, 4, 5):
+        offer(buffer, slot, version=3)
+    assert take_slots(buffer, 3) == (3, 4, 5)
+
+
+def test_a_restored_buffer_counts_as_before() -> None:
+    buffer = a_filling_buffer(range(5))
+    batch = buffer.take(0)
+    assert batch is not None
+    buffer.release(batch.batch_id)
+    again = ExperienceBuffer.restore(FILLED, buffer.snapshot(), teaches)
+    for slot in (5, 6, 7, 8, 9):
+        offer(again, slot)
+    assert again.take(0) is None
+    offer(again, 10)
+    assert take_slots(again) == (5, 6, 7, 8, 9, 10)
+
+
+def test_a_bound_of_no_slots_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_slots_per_batch is 0"):
+        replace(FILLED, max_slots_per_batch=0)

@@ -25,6 +25,11 @@ class State(Enum):
     CLOSED = "closed"
 
 
+def counts(group: RolloutGroup) -> bool:
+    """Two of three groups."""
+    return (group.slot + group.group) % 3 > 0
+
+
 def groups(slot: int, version: int, count: int) -> tuple[RolloutGroup, ...]:
     rollout = Rollout(
         env="toy",
@@ -37,8 +42,10 @@ def groups(slot: int, version: int, count: int) -> tuple[RolloutGroup, ...]:
         stop_reason=StopReason.EOS,
         policy_version=version,
     )
-    group = RolloutGroup(slot=slot, group=0, task_id="0", rollouts=(rollout,), rewards=(1.0,), correct=(1.0,))
-    return (group,) * count
+    return tuple(
+        RolloutGroup(slot=slot, group=number, task_id="0", rollouts=(rollout,), rewards=(1.0,), correct=(1.0,))
+        for number in range(count)
+    )
 
 
 class BufferMachine(RuleBasedStateMachine):
@@ -48,6 +55,7 @@ class BufferMachine(RuleBasedStateMachine):
         max_slots=st.integers(1, 8),
         window_slots=st.one_of(st.none(), st.integers(0, 5)),
         max_unreported=st.one_of(st.none(), st.integers(0, 5)),
+        max_slots_per_batch=st.one_of(st.none(), st.integers(1, 6)),
     )
     def start(
         self,
@@ -56,6 +64,7 @@ class BufferMachine(RuleBasedStateMachine):
         max_slots: int,
         window_slots: int | None,
         max_unreported: int | None,
+        max_slots_per_batch: int | None,
     ) -> None:
         self.params = BufferParams(
             groups_per_batch=groups_per_batch,
@@ -63,8 +72,9 @@ class BufferMachine(RuleBasedStateMachine):
             max_slots=max_slots,
             window_slots=window_slots,
             max_unreported=max_unreported,
+            max_slots_per_batch=max_slots_per_batch,
         )
-        self.buffer = ExperienceBuffer(self.params)
+        self.buffer = ExperienceBuffer(self.params, counts)
         self.version = 0
         self.state: list[State] = []
         self.sampled_with: list[int] = []
@@ -92,13 +102,23 @@ class BufferMachine(RuleBasedStateMachine):
     def reported_when_released(self) -> list[int]:
         return [drop.slot for batch in self.out.values() for drop in batch.drops]
 
+    def num_counted(self, slot: int) -> int:
+        return sum(counts(group) for group in groups(slot, 0, self.num_groups[slot]))
+
+    def unreported(self) -> set[int]:
+        """Given up or rolled back, and in no batch yet."""
+        return (self.given_up | self.rolled_back) - {*self.reported, *self.reported_when_released()}
+
     def expected_batch(self) -> list[int] | None:
         taken: list[int] = []
+        bound = self.params.max_slots_per_batch
         for slot in self.slots(State.WAITING):
             if not self.is_in_turn(slot):
                 return None
             taken.append(slot)
-            if sum(self.num_groups[slot] for slot in taken) >= self.params.groups_per_batch:
+            if sum(map(self.num_counted, taken)) >= self.params.groups_per_batch:
+                return taken
+            if bound is not None and len(taken) + len(self.unreported()) >= bound:
                 return taken
         return None
 
@@ -157,9 +177,9 @@ class BufferMachine(RuleBasedStateMachine):
             if self.version - self.sampled_with[slot] > self.params.max_staleness:
                 self.state[slot] = State.DROPPED
         expected = self.expected_batch()
-        max_unreported, reported = self.params.max_unreported, {*self.reported, *self.reported_when_released()}
+        max_unreported = self.params.max_unreported
         if expected is None and max_unreported is not None:
-            expected = [] if len((self.given_up | self.rolled_back) - reported) > max_unreported else None
+            expected = [] if len(self.unreported()) > max_unreported else None
         batch = self.buffer.take(self.version)
         assert (None if batch is None else list(batch.slots)) == expected
         if batch is None:
@@ -198,7 +218,7 @@ class BufferMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         snapshot = json.loads(json.dumps(self.buffer.snapshot()))
-        self.buffer = ExperienceBuffer.restore(self.params, snapshot)
+        self.buffer = ExperienceBuffer.restore(self.params, snapshot, counts)
         for slot in self.slots(State.WAITING, State.TAKEN):
             self.state[slot] = State.OUT
         self.out.clear()
@@ -231,7 +251,8 @@ class BufferMachine(RuleBasedStateMachine):
     def memory_is_bounded(self) -> None:
         params = self.params
         unsettled = self.slots(State.OUT, State.WAITING, State.TAKEN)
-        if params.window_slots is not None:
+        all_count = all(self.num_counted(slot) == self.num_groups[slot] for slot in unsettled)
+        if params.window_slots is not None and all_count:  # else the pool bounds what is out
             assert self.buffer.num_occupied <= max(params.max_slots, params.window_slots + params.groups_per_batch)
         assert len(self.buffer.snapshot()["seen"]) <= len(unsettled) + 1
 

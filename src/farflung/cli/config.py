@@ -106,6 +106,26 @@ class RunConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _batch_with_signal_can_be_sampled(self) -> "RunConfig":
+        pool, trainer = self.pool, self.trainer
+        if trainer.batch_counts == "all":
+            return self
+        if pool.deterministic:
+            raise ValueError(
+                'trainer.batch_counts is "signal" with pool.deterministic, where a batch is a fixed number of slots: '
+                'set trainer.batch_counts to "all" or pool.deterministic to false'
+            )
+        most_groups = trainer.max_sampled_per_batch * pool.groups_per_batch
+        if pool.outstanding_groups < most_groups:
+            raise ValueError(
+                f"a batch may take trainer.max_sampled_per_batch * pool.groups_per_batch = {most_groups} groups until "
+                f"enough have signal, but only pool.max_outstanding_groups = {pool.outstanding_groups} are ever out: "
+                f"lower trainer.max_sampled_per_batch, or raise pool.max_outstanding_groups (with pool.max_staleness, "
+                "which must be above 0)"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _signs_of_life_are_frequent_enough(self) -> "RunConfig":
         silent_after_s = self.coordinator.silent_after_s
         for role, settings in (("trainer", self.trainer), ("worker", self.worker), ("validator", self.validator)):

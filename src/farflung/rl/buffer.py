@@ -26,6 +26,11 @@ while a batch is out or ready, that is while the trainer is the one to wait for.
 needs, and holds at most max(max_slots, window_slots + groups_per_batch) slots; without a window, also what the pool
 samples while one slot is late.
 
+*What counts* towards a batch is every group, or those that `counts` says, such as the ones with signal (dynamic
+sampling, DAPO, arXiv 2503.14476): then a batch goes on filling, in slot order, until it has enough of them or
+`max_slots_per_batch` slots. The bound must not exceed what the pool lets be outstanding, else a batch without signal
+would wait for slots that are never leased; given-up slots hold places in the pool too, so they count towards it.
+
 *Given-up slots.* What was rolled back or given up keeps its place in the pool until a batch record says that it was
 dropped. With more than `max_unreported` such slots the pool may have no places left to fill a batch from, so `take`
 gives an empty batch, whose version only reports them.
@@ -39,7 +44,7 @@ or keys.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import TypedDict
@@ -51,6 +56,14 @@ from farflung.rl.types import Batch, Entry, RolloutGroup
 from farflung.wire.batch import SlotDrop
 
 SNAPSHOT_FORMAT = 1
+
+
+Counts = Callable[[RolloutGroup], bool]
+
+
+def every_group(_group: RolloutGroup) -> bool:
+    """What counts unless something else is said."""
+    return True
 
 
 class Admission(Enum):
@@ -76,7 +89,7 @@ class BufferParams:
     """Sizes and bounds of the buffer."""
 
     groups_per_batch: int
-    """A batch takes whole slots until it has this many groups."""
+    """A batch takes whole slots until it has this many groups that count."""
     max_staleness: int
     """Versions; 0 = only rollouts of the version that is being trained."""
     max_slots: int
@@ -87,6 +100,8 @@ class BufferParams:
     """Slots rolled back or given up that may go unreported while no batch is complete; None = any number."""
     slots_per_batch: int | None = None
     """Fixed batches of so many slots, in place of `groups_per_batch` and the window; None = whatever is in turn."""
+    max_slots_per_batch: int | None = None
+    """A batch is complete with so many slots, whatever counts of them; None = any number."""
     max_history: int = 64
     """Versions for which the buffer remembers what they were trained on; batch records keep the rest."""
 
@@ -98,6 +113,8 @@ class BufferParams:
             raise ValueError(f"window_slots is {self.window_slots}: it must be >= 0, or None to wait for every slot")
         if self.max_unreported is not None and self.max_unreported < 0:
             raise ValueError(f"max_unreported is {self.max_unreported}: it must be >= 0, or None for any number")
+        if self.max_slots_per_batch is not None and self.max_slots_per_batch < 1:
+            raise ValueError(f"max_slots_per_batch is {self.max_slots_per_batch}: it must be >= 1, or None")
 
 
 class BufferSnapshot(TypedDict):
@@ -150,8 +167,14 @@ class ExperienceBuffer:
     (1, 1)
     """
 
-    def __init__(self, params: BufferParams) -> None:
+    def __init__(self, params: BufferParams, counts: Counts = every_group) -> None:
+        """
+        Args:
+            counts: whether a group counts towards a batch; a function of the group alone.
+        """
         self.params = params
+        self._is_counted = counts
+        self._num_counted: dict[int, int] = {}  # of waiting slots
         self._order = SlotOrder(params.window_slots)
         self._waiting: dict[int, Entry] = {}
         self._taken: dict[int, Batch] = {}
@@ -186,6 +209,7 @@ class ExperienceBuffer:
             return Admission.FULL
         self._order.admit(slot)
         self._waiting[slot] = entry
+        self._num_counted[slot] = sum(map(self._is_counted, groups))
         self._counts["admitted"] += 1
         return Admission.ADMITTED
 
@@ -221,7 +245,7 @@ class ExperienceBuffer:
         if entries is None:
             return None
         for entry in entries:
-            del self._waiting[entry.slot]
+            self._no_longer_waits(entry.slot)
         batch = Batch(
             batch_id=self._next_batch_id,
             policy_version=current_version,
@@ -263,9 +287,12 @@ class ExperienceBuffer:
     def _drop_inadmissible(self, current_version: int) -> None:
         for slot, entry in sorted(self._waiting.items()):
             if not is_admissible(current_version, entry.policy_version, self.params.max_staleness):
-                del self._waiting[slot]
+                self._no_longer_waits(slot)
                 is_future = entry.policy_version > current_version
                 self._drop(slot, DropReason.FUTURE_VERSION if is_future else DropReason.STALE)
+
+    def _no_longer_waits(self, slot: int) -> None:
+        del self._waiting[slot], self._num_counted[slot]
 
     def _drop(self, slot: int, reason: str) -> None:
         self._drops.append(SlotDrop(slot=slot, reason=reason))
@@ -281,13 +308,14 @@ class ExperienceBuffer:
     def _next_entries(self) -> list[Entry]:
         """Waiting entries that make the next batch, in slot order; empty if it is not complete yet."""
         entries: list[Entry] = []
-        num_groups = 0
+        num_counted, most = 0, self.params.max_slots_per_batch
         for slot in sorted(self._waiting):
             if not self._order.is_in_turn(slot):
                 break
             entries.append(self._waiting[slot])
-            num_groups += len(entries[-1].groups)
-            if num_groups >= self.params.groups_per_batch:
+            num_counted += self._num_counted[slot]
+            is_at_bound = most is not None and len(entries) >= most - self._num_given_up
+            if num_counted >= self.params.groups_per_batch or is_at_bound:
                 return entries
         return []
 
@@ -309,9 +337,12 @@ class ExperienceBuffer:
 
     @property
     def _must_report(self) -> bool:
-        """Stale slots do not count: the pool has taken their places back already."""
-        given_up = sum(drop.reason != DropReason.STALE for drop in self._drops)
-        return self.params.max_unreported is not None and given_up > self.params.max_unreported
+        return self.params.max_unreported is not None and self._num_given_up > self.params.max_unreported
+
+    @property
+    def _num_given_up(self) -> int:
+        """Slots that hold a place in the pool for nothing. Of stale ones it has taken the places back already."""
+        return sum(drop.reason != DropReason.STALE for drop in self._drops)
 
     @property
     def num_occupied(self) -> int:
@@ -366,7 +397,9 @@ class ExperienceBuffer:
         )
 
     @classmethod
-    def restore(cls, params: BufferParams, snapshot: BufferSnapshot) -> "ExperienceBuffer":
+    def restore(
+        cls, params: BufferParams, snapshot: BufferSnapshot, counts: Counts = every_group
+    ) -> "ExperienceBuffer":
         """A buffer with the ledger of `snapshot` and nothing waiting.
 
         Raises:
@@ -376,7 +409,7 @@ class ExperienceBuffer:
             raise ValueError(
                 f"the buffer snapshot has format {snapshot['format']}: this version reads {SNAPSHOT_FORMAT}"
             )
-        buffer = cls(params)
+        buffer = cls(params, counts)
         buffer._order = SlotOrder.restore(params.window_slots, snapshot["seen"], snapshot["closed"])
         buffer._trained = {version: RangeSet.from_pairs(pairs) for version, pairs in snapshot["trained"]}
         buffer._drops = [SlotDrop(slot=slot, reason=reason) for slot, reason in snapshot["drops"]]

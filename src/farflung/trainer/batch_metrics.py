@@ -10,6 +10,7 @@ import numpy as np
 
 from farflung.rl.types import Batch, RolloutGroup, TrainingSample
 from farflung.trainer.samples import Selection, group_rewards
+from farflung.trainer.sampling_cost import sampling_metrics
 from farflung.wire.rollout import StopReason
 
 
@@ -30,6 +31,7 @@ def batch_metrics(batch: Batch, selection: Selection, *, is_shaped: bool) -> dic
         "correct/mean": _mean(correct),
         **(_shaped_metrics(rewards, selection.shaped) if is_shaped else {}),
         "frac_reward_zero_std": selection.dropped_groups["no_signal"] / max(batch.num_groups, 1),
+        **sampling_metrics(batch, selection),
         **_length_metrics(batch.groups),
         "staleness/mean": staleness.mean,
         "staleness/max": float(staleness.max),

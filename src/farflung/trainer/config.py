@@ -287,6 +287,16 @@ class TrainerConfig(Config):
         False, description="Go on although settings, data or numerics are not those of the checkpoint."
     )
     max_versions: int = Field(500, ge=1, le=10_000_000, description="Publications after which the run is finished.")
+    batch_counts: Literal["all", "signal"] = Field(
+        "all",
+        description="Which groups count towards pool.groups_per_batch; signal = a batch fills until it has so many "
+        "that can be learned from (dynamic sampling).",
+    )
+    max_sampled_per_batch: int = Field(
+        4,
+        ge=1,
+        description="batch_counts signal: a batch is taken at the latest with so many times groups_per_batch groups.",
+    )
     window_slots: int = Field(
         8, ge=1, description="How many later slots may be ready before a missing one is passed over for now."
     )

@@ -29,11 +29,13 @@ FREE = (
     "unreachable_s",
 )
 FIXED = (
+    "batch_counts",
     "chunk_bytes",
     "compute.device",
     "compute.dtype",
     "evaluation.num_tasks",
     "evaluation.temperature",
+    "max_sampled_per_batch",
     "micro_batch_tokens",
     "model.",
     "objective.",

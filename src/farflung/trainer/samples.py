@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from farflung.rl.estimators import Estimator
 from farflung.rl.samples import training_samples
 from farflung.rl.shaping import NO_SHAPING, ShapingParams, with_length_reward, with_overlong_penalty
-from farflung.rl.signal import JudgedOn, why_no_learning
+from farflung.rl.signal import JudgedOn, NoLearning, why_no_learning
 from farflung.rl.types import Batch, RolloutGroup, TrainingSample
 from farflung.wire.batch import BatchItem
 from farflung.wire.submission import Submission
@@ -42,13 +42,19 @@ def select(batch: Batch, *, judged_on: JudgedOn, shaping: ShapingParams = NO_SHA
     dropped: Counter[str] = Counter()
     for group in batch.groups:
         aimed = with_length_reward(group, shaping)
-        reason = why_no_learning(aimed if judged_on == "total" else group, judged_on=judged_on)
+        reason = why_left_out(group, judged_on=judged_on, shaping=shaping)
         shaped.append(with_overlong_penalty(aimed, shaping))
         if reason is None:
             learnable.append(shaped[-1])
         else:
             dropped[reason.value] += 1
     return Selection(groups=tuple(learnable), dropped_groups=dropped, shaped=tuple(shaped))
+
+
+def why_left_out(group: RolloutGroup, *, judged_on: JudgedOn, shaping: ShapingParams) -> NoLearning | None:
+    """Why a group of a batch is not learned from; None if it is."""
+    judged = with_length_reward(group, shaping) if judged_on == "total" else group
+    return why_no_learning(judged, judged_on=judged_on)
 
 
 def training_set(

@@ -19,7 +19,7 @@ from farflung.errors import UserError
 from farflung.model.factory import random_state
 from farflung.model.folder import load_folder
 from farflung.model.vocabulary import never_drawn
-from farflung.rl.buffer import BufferParams, ExperienceBuffer
+from farflung.rl.buffer import BufferParams, Counts, ExperienceBuffer, every_group
 from farflung.slots.deterministic import slots_per_batch
 from farflung.trainer.canary import Canary
 from farflung.trainer.checkpoint import Checkpoint, Component
@@ -27,8 +27,10 @@ from farflung.trainer.config import TrainerConfig
 from farflung.trainer.learner import Learner
 from farflung.trainer.lineage import Lineage, changes, refuse, settings_of, software_changes
 from farflung.trainer.model_source import TINY, ModelDescription, describe
+from farflung.trainer.objective import make_shaping
 from farflung.trainer.policy import Policy
 from farflung.trainer.reference import REFERENCE_FOLDER, Reference
+from farflung.trainer.samples import why_left_out
 from farflung.wire.manifest import Publication
 from farflung.wire.pool import PoolSpec
 
@@ -189,6 +191,11 @@ def _check_deterministic(config: TrainerConfig, pool: PoolSpec) -> None:
             f"trainer.checkpoint.every_versions is {config.checkpoint.every_versions} with pool.deterministic: a "
             "trainer that is killed would step back and not make the same versions again; set it to 1"
         )
+    if pool.is_deterministic and config.batch_counts != "all":
+        raise UserError(
+            f'trainer.batch_counts is "{config.batch_counts}" with pool.deterministic, where a batch is a fixed number '
+            'of slots: set it to "all"'
+        )
 
 
 def _check_same_pool(checkpoint: Checkpoint, pool: PoolSpec) -> None:
@@ -208,18 +215,29 @@ def _first_masters(config: TrainerConfig, description: ModelDescription, seed: i
 def _buffer(config: TrainerConfig, pool: PoolSpec, checkpoint: Checkpoint | None) -> ExperienceBuffer:
     """Places for everything that the coordinator lets be outstanding, so the feed never blocks on a full buffer.
 
-    Given-up slots are reported at the latest when they leave the pool less than a batch.
+    Given-up slots are reported at the latest when they leave the pool less than a batch, and no batch waits for more
+    slots than may be outstanding.
     """
-    outstanding_slots = -(-pool.max_outstanding_groups // pool.groups_per_slot)
+    outstanding_slots = pool.max_outstanding_groups // pool.groups_per_slot
     batch_slots = -(-pool.groups_per_batch // pool.groups_per_slot)
+    is_filled = config.batch_counts == "signal"
     params = BufferParams(
         groups_per_batch=pool.groups_per_batch,
         max_staleness=pool.max_staleness,
-        max_slots=outstanding_slots + batch_slots,
+        max_slots=outstanding_slots + batch_slots + 1,
         window_slots=config.window_slots,
-        max_unreported=max(0, pool.max_outstanding_groups // pool.groups_per_slot - batch_slots),
+        max_unreported=max(0, outstanding_slots - batch_slots),
+        max_slots_per_batch=min(config.max_sampled_per_batch * batch_slots, outstanding_slots) if is_filled else None,
         slots_per_batch=slots_per_batch(pool) if pool.is_deterministic else None,
     )
+    counts = _has_signal(config, pool) if is_filled else every_group
     if checkpoint is None:
-        return ExperienceBuffer(params)
-    return ExperienceBuffer.restore(params, checkpoint.buffer_snapshot)
+        return ExperienceBuffer(params, counts)
+    return ExperienceBuffer.restore(params, checkpoint.buffer_snapshot, counts)
+
+
+def _has_signal(config: TrainerConfig, pool: PoolSpec) -> Counts:
+    """Exactly the groups that the learner will learn from."""
+    judged_on = config.objective.signal
+    shaping = make_shaping(config.shaping, max_completion_tokens=pool.max_completion_tokens)
+    return lambda group: why_left_out(group, judged_on=judged_on, shaping=shaping) is None

@@ -2,6 +2,7 @@ import errno
 import multiprocessing
 import os
 import random
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -248,9 +249,12 @@ def test_the_new_one_is_chosen_over_what_was_put_aside(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, keep=1)
     checkpoints.save(checkpoint(3))
     folder_of(tmp_path, 3).rename(tmp_path / "v00000004.old")
+    aside = tmp_path.with_name("aside")
+    shutil.copytree(tmp_path / "v00000004.old", aside)
     checkpoints.save(checkpoint(4))
-    assert_is(checkpoints.load_newest(), 4)
     assert versions_in(tmp_path) == ["v00000004"]
+    shutil.copytree(aside, tmp_path / "v00000004.old")  # as if killed before it was cleaned away
+    assert_is(checkpoints.load_newest(), 4)
 
 
 def test_the_last_good_one_is_kept_however_few_are_to_be_kept(tmp_path: Path) -> None:

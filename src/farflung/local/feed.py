@@ -1,0 +1,221 @@
+"""Slots from sampler processes of our own into the trainer's inbox.
+
+One task drives each process: grant -> work -> answer -> inbox, the next slot on its way before the answer is looked at.
+A process that dies is started again and its slot is sampled again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+from farflung.errors import UserError
+from farflung.local.intake import groups_of
+from farflung.local.leases import write_local_lease
+from farflung.local.messages import Broken, FromSampler, Ready, Sampled, Settings, Unworkable, Weights, Work
+from farflung.local.process import SamplerDied, SamplerProcess
+from farflung.local.shared_weights import SharedWeights
+from farflung.local.slot_book import SlotBook, Turn
+from farflung.local.tally import Tally
+from farflung.rl.types import Batch
+from farflung.trainer.inbox import Inbox
+from farflung.trainer.samples import TrainingSet
+from farflung.wire.batch import BatchItem
+from farflung.wire.manifest import Manifest
+from farflung.wire.pool import PoolSpec
+
+logger = logging.getLogger(__name__)
+
+START_S = 300.0
+"""From start to readiness, before a process counts as hung."""
+MAX_FAILED_STARTS = 3
+UNWORKABLE = "unworkable"
+
+
+class Crew:
+    """The processes: started before anything is known but their number, told their settings when they are asked to
+    work."""
+
+    def __init__(self, num_samplers: int, num_threads: int, memory: SharedWeights) -> None:
+        self._num_threads = num_threads
+        self._memory = memory
+        self.processes = [self._start(number) for number in range(num_samplers)]
+
+    def replace(self, number: int) -> SamplerProcess:
+        """Another one in the place of one that died."""
+        self.processes[number].kill()
+        self.processes[number] = self._start(number)
+        return self.processes[number]
+
+    def close(self) -> None:
+        """No process is left when this returns."""
+        for process in self.processes:
+            process.hang_up()
+        for process in self.processes:
+            process.wait()
+
+    def _start(self, number: int) -> SamplerProcess:
+        return SamplerProcess(f"sampler-{number + 1}", self._memory.fd, self._num_threads)
+
+
+class LocalFeed:
+    """Implements `trainer.ports.RolloutSource`; takes versions from `local.publisher`."""
+
+    def __init__(
+        self,
+        pool: PoolSpec,
+        inbox: Inbox,
+        crew: Crew,
+        memory: SharedWeights,
+        settings: Sequence[Settings],
+        tally: Tally,
+        *,
+        secret: bytes,
+        stop: asyncio.Event,
+    ) -> None:
+        """
+        Args:
+            settings: of each process of the crew.
+            secret: what tasks and draws follow from.
+        """
+        self._pool = pool
+        self._pool_digest = pool.digest()
+        self._inbox = inbox
+        self._crew = crew
+        self._memory = memory
+        self._settings = settings
+        self._tally = tally
+        self._secret = secret
+        self._stop = stop
+        self._manifests: dict[int, Manifest] = {}
+        self._newest = -1
+        self._in_work: dict[int, Turn] = {}
+        """Number of a process -> what it works on."""
+        self._book = SlotBook(pool, inbox.buffer.has_seen)
+        self._capacity = asyncio.Event()
+        """Set when there may be a slot to grant."""
+        self._finished = asyncio.Event()
+
+    # -- the trainer's side -------------------------------------------------------------------------------------------
+
+    async def close_absent(self) -> None:
+        """Nothing: every slot that is missing will be sampled."""
+
+    async def run(self) -> None:
+        """Keep the crew at work until the run is over or asked to stop."""
+        driving = [asyncio.create_task(self._drive(number)) for number in range(len(self._crew.processes))]
+        endings = [asyncio.create_task(event.wait()) for event in (self._stop, self._finished)]
+        try:
+            done, _ = await asyncio.wait([*driving, *endings], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task  # raises what ended a driver
+        finally:
+            for task in [*driving, *endings]:
+                task.cancel()
+            await asyncio.gather(*driving, *endings, return_exceptions=True)
+            await self._inbox.stop()
+
+    def items(self, batch: Batch, training: TrainingSet) -> tuple[BatchItem, ...]:  # noqa: ARG002
+        """None: there are no submissions; the buffer knows which slots made which version."""
+        return ()
+
+    def published(self, slots: Iterable[int]) -> None:
+        """A version is out; its slots make room for others."""
+        self._book.settle(slots)
+        self._capacity.set()
+
+    def announce(self, manifest: Manifest, weights: bytes) -> None:
+        """A version is there to be sampled with."""
+        version = manifest.policy_version
+        in_work = {turn.policy_version for turn in self._in_work.values()}
+        self._memory.write(version, weights, needed=in_work | set(self._book.needed_versions(version)))
+        self._manifests[version] = manifest
+        self._manifests = {held: self._manifests[held] for held in self._memory.versions}
+        self._newest = max(self._newest, version)
+        self._capacity.set()
+
+    def finish(self) -> None:
+        """No version follows."""
+        self._finished.set()
+
+    @property
+    def num_outstanding_groups(self) -> int:
+        return self._book.num_out * self._pool.groups_per_slot
+
+    # -- the samplers' side -------------------------------------------------------------------------------------------
+
+    async def _drive(self, number: int) -> None:
+        process, failed_starts = self._crew.processes[number], 0
+        while True:
+            try:
+                await self._ready(process, self._settings[number])
+                failed_starts = 0
+                await self._employ(number, process)
+            except SamplerDied as death:
+                failed_starts += 1
+                self._mourn(number, str(death), failed_starts)
+                process = await asyncio.to_thread(self._crew.replace, number)
+
+    async def _ready(self, process: SamplerProcess, settings: Settings) -> None:
+        await process.send(settings)
+        answer = await process.receive(START_S)
+        if isinstance(answer, Broken):
+            raise UserError(answer.sentence)
+        assert isinstance(answer, Ready), f"a sampler begins with {type(answer).__name__}"
+
+    async def _employ(self, number: int, process: SamplerProcess) -> None:
+        turn = await self._next_turn()
+        await self._hand_out(number, process, turn)
+        while True:
+            answer = await process.receive(self._pool.lease_s)
+            done = self._in_work.pop(number)
+            ahead = self._book.grant(self._newest)
+            if ahead is not None:
+                await self._hand_out(number, process, ahead)
+            await self._take(done, answer)
+            if ahead is None:
+                await self._hand_out(number, process, await self._next_turn())
+
+    async def _next_turn(self) -> Turn:
+        while (turn := self._book.grant(self._newest)) is None:
+            self._capacity.clear()
+            await self._capacity.wait()
+        return turn
+
+    async def _hand_out(self, number: int, process: SamplerProcess, turn: Turn) -> None:
+        self._in_work[number] = turn
+        manifest = self._manifests[turn.policy_version]
+        offset, num_bytes = self._memory.where(turn.policy_version)
+        lease = write_local_lease(self._pool, self._pool_digest, self._secret, turn, manifest.policy_digest)
+        await process.send(Work(lease=lease, weights=Weights(manifest=manifest, offset=offset, num_bytes=num_bytes)))
+
+    async def _take(self, turn: Turn, answer: FromSampler) -> None:
+        match answer:
+            case Sampled():
+                groups = groups_of(answer, policy_version=turn.policy_version, group_size=self._pool.group_size)
+                num_tokens = sum(answer.lengths)
+                self._tally.sampled(answer, num_tokens)
+                await self._inbox.admit(turn.slot, turn.policy_version, groups, num_tokens, answer.heartbeat.node)
+            case Unworkable():
+                logger.warning("slot %d is left out: %s", turn.slot, answer.detail)
+                self._tally.closed(UNWORKABLE, self._pool.groups_per_slot)
+                self._book.settle([turn.slot])
+                await self._inbox.close(turn.slot, UNWORKABLE)
+                self._capacity.set()
+            case Broken():
+                raise UserError(answer.sentence)
+            case Ready():
+                raise AssertionError("a sampler is ready once")
+
+    def _mourn(self, number: int, how: str, failed_starts: int) -> None:
+        """Its slot goes to whoever asks next, unless the slot or the start is what kills."""
+        logger.warning("%s; starting another", how)
+        turn = self._in_work.pop(number, None)
+        if turn is not None and self._book.give_back(turn.slot) >= self._pool.max_attempts:
+            raise UserError(
+                f"slot {turn.slot} was tried {self._pool.max_attempts} times and never finished, the last time {how}: "
+                f"raise pool.lease_s if a slot takes longer than {self._pool.lease_s:g} s, or see the run's logs for "
+                f"what environment {self._pool.environment.name} or memory has to do with it"
+            )
+        if turn is None and failed_starts >= MAX_FAILED_STARTS:
+            raise UserError(f"samplers do not start: {how}; the run's logs say why")
+        self._capacity.set()

@@ -1,0 +1,50 @@
+"""What completions are worth, by an environment that is trusted not to hang, but not to be without faults."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from farflung.envs.base import Environment, Grade
+from farflung.wire.task import Task
+
+UNGRADED = Grade(reward=None)
+
+
+class Grader:
+    """Grades, and counts what went wrong: a completion whose grading fails has no reward."""
+
+    def __init__(self, environment: Environment, decode: Callable[[Sequence[int]], str], max_abs_reward: float) -> None:
+        self._environment = environment
+        self._decode = decode
+        self._max_abs_reward = max_abs_reward
+        self._faults: Counter[str] = Counter()
+        self.first_fault = ""
+        """What went wrong first in the sampler's life."""
+
+    def grade(self, task: Task, tokens: Sequence[int]) -> Grade:
+        """Never raises for what the environment does."""
+        text = self._decode(tokens)
+        try:
+            grade = self._environment.grade(task, text)
+            problem = self._out_of_range(grade)
+        except Exception as error:  # noqa: BLE001 - the boundary to the environment, which is other people's code
+            self._note(type(error).__name__, f"{type(error).__name__}: {error} (task {task.task_id})")
+            return UNGRADED
+        if problem:
+            self._note("RewardOutOfRange", f"{problem} (task {task.task_id})")
+            return UNGRADED
+        return grade
+
+    def take_faults(self) -> dict[str, int]:
+        """Kind -> completions since the last call."""
+        faults, self._faults = dict(self._faults), Counter()
+        return faults
+
+    def _out_of_range(self, grade: Grade) -> str:
+        for name, value in {"reward": grade.reward, "correct": grade.correct, **grade.components}.items():
+            if value is not None and not abs(value) <= self._max_abs_reward:
+                return f"{name} is {value}, pool.max_abs_reward is {self._max_abs_reward:g}"
+        return ""
+
+    def _note(self, kind: str, detail: str) -> None:
+        self._faults[kind] += 1
+        self.first_fault = self.first_fault or detail[:500]

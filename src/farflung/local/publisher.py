@@ -1,0 +1,65 @@
+"""New versions for sampler processes of our own: from the trainer's memory into theirs.
+
+The chain is a pool's chain, with manifests and digests, so that draws are those of a pool; it is written nowhere but
+into checkpoints. Nobody outside knows a version, so a run that goes on from a checkpoint makes the versions after it
+anew.
+"""
+
+from collections.abc import Mapping
+
+from farflung.broadcast.publish import PreparedPolicy
+from farflung.errors import UserError
+from farflung.local.feed import LocalFeed
+from farflung.model.weights import publishable_state, to_safetensors_bytes
+from farflung.trainer.chain import WEIGHTS, Chain
+from farflung.trainer.checkpoint import Checkpoints
+from farflung.trainer.policy import Policy
+from farflung.wire.manifest import Publication
+from farflung.wire.pool import PoolSpec
+
+ONE_CHUNK = 1 << 62
+"""Chunks are for networks."""
+
+
+class LocalPublisher(Chain):
+    """Implements `trainer.ports.PolicyTarget`."""
+
+    def __init__(
+        self, pool: PoolSpec, policy_files: Mapping[str, bytes], feed: LocalFeed, checkpoints: Checkpoints
+    ) -> None:
+        super().__init__(pool, policy_files, ONE_CHUNK)
+        self._pool = pool
+        self._feed = feed
+        self._checkpoints = checkpoints
+
+    async def begin(self) -> None:
+        """Nothing is to be asked of anybody."""
+
+    async def send(self, publication: Publication, prepared: PreparedPolicy) -> None:
+        (file,) = [file for file in prepared.manifest.files if file.name == WEIGHTS]
+        (chunk,) = file.chunks
+        self._feed.announce(prepared.manifest, prepared.chunks[chunk.sha256])
+        self.last = publication
+
+    async def resume(self, ours: Publication, policy: Policy) -> None:
+        """Versions that slots are still to be sampled by come from their own checkpoints.
+
+        Raises:
+            UserError: one of them is not there any more, in deterministic mode.
+        """
+        self.last = ours
+        version = ours.manifest.policy_version
+        if self._pool.is_deterministic:
+            for earlier in range(max(0, version - self._pool.max_staleness), version):
+                checkpoint = self._checkpoints.load(earlier)
+                if checkpoint is None:
+                    raise UserError(
+                        f"the checkpoint of version {earlier} cannot be read, and a deterministic run samples with "
+                        f"the {self._pool.max_staleness} versions before {version}: give the run another name"
+                    )
+                weights = to_safetensors_bytes(publishable_state(checkpoint.masters))
+                self._feed.announce(checkpoint.publication.manifest, weights)
+        self._feed.announce(ours.manifest, to_safetensors_bytes(policy.published_state()))
+
+    async def finish(self) -> None:
+        self._feed.finish()

@@ -77,6 +77,20 @@ def test_the_same_run_goes_on_and_another_one_is_refused(stand_in: Stand, capsys
     assert main.main(["run", "demo", "--trainer.optimizer.lr", "0.5", "--run.name", "other"]) == 0
 
 
+def test_a_finished_run_is_told_at_once_and_starts_nothing(stand_in: Stand, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in(FINISH)
+    assert main.main(["run", "demo", "--trainer.max_versions", "7"]) == 0
+    Path("runs/demo/metrics.jsonl").write_text('{"time_s": 1.0, "kind": "progress", "version": 7}\n')
+    wall_s = json.loads(Path("runs/demo/summary.json").read_text())["wall_s"]
+    capsys.readouterr()
+    stand_in(CRASH)
+    assert main.main(["run", "demo", "--trainer.max_versions", "7"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("runs/demo is finished at version 7; nothing was started\n")
+    assert out.endswith("to go on: farflung run runs/demo/config.toml --trainer.max_versions 14\n")
+    assert json.loads(Path("runs/demo/summary.json").read_text())["wall_s"] == wall_s
+
+
 def test_a_user_error_of_a_role_is_told_as_its_sentence(stand_in: Stand, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in(USER_ERROR)
     assert main.main(["run", "demo"]) == 2

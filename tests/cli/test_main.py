@@ -133,6 +133,26 @@ def test_a_folder_that_cannot_be_made_is_told(capsys: pytest.CaptureFixture[str]
     )
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a place where nothing can be made")
+def test_a_place_where_nothing_can_be_made_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run("run", "demo", "--run.dir=/proc/x", capsys=capsys)
+    assert (code, err) == (
+        2,
+        "farflung: /proc/x/demo cannot be made: choose a folder that can be written to with --run.dir\n",
+    )
+    code, _, err = run("worker", "--coordinator", "http://127.0.0.1:1", "--log", "/proc/x/log", capsys=capsys)
+    assert (code, err) == (
+        2,
+        "farflung: --log /proc/x/log: No such file or directory; name a file that can be written\n",
+    )
+
+
+def test_a_list_of_tables_has_its_source_in_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run("run", "demo", "--dry-run", "--supervisor.worker_overrides=[{}, {speed = 0.5}]", capsys=capsys)
+    assert "worker_overrides = [{}, {speed = 0.5}]" in out
+    assert next(line for line in out.splitlines() if "worker_overrides" in line).endswith("# command line")
+
+
 def test_a_dry_run_prints_every_setting_with_its_source_and_starts_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

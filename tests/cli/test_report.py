@@ -15,7 +15,8 @@ from farflung.telemetry.metrics import MetricsLog, read_metrics
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
 
 SUMMARY_KEYS = [
-    "initial_accuracy", "final_accuracy", "eval_tasks", "versions", "optimizer_steps", "wall_s", "cpu_s",
+    "initial_accuracy", "final_accuracy", "eval_tasks", "initial_reward", "final_reward",
+    "versions", "optimizer_steps", "wall_s", "cpu_s",
     "staleness_mean", "staleness_max", "trainer_idle_ratio", "worker_idle_ratio", "tokens_generated",
     "tokens_accepted", "tokens_trained", "drops", "grading_faults", "seed", "config_digest",
 ]  # fmt: skip
@@ -89,6 +90,8 @@ def test_the_summary_of_a_whole_run() -> None:
         initial_accuracy=0.3,
         final_accuracy=0.9,
         eval_tasks=512,
+        initial_reward=pytest.approx(0.3 + 3 / 20),
+        final_reward=pytest.approx(0.3 + 8 / 20),
         versions=10,
         optimizer_steps=10,
         wall_s=100.0,
@@ -194,9 +197,42 @@ def test_a_report_is_written_whole_and_its_paths_are_told(tmp_path: Path) -> Non
         "curves.png", "metrics.jsonl", "pool.jsonl", "samples.html", "samples.jsonl", "summary.json",
     ]  # fmt: skip
     text = as_text(summary, folder)
-    assert text.startswith("held-out accuracy 0.300 -> 0.900 (512 tasks)\n10 versions in 10 s")
+    assert text.splitlines()[:2] == [
+        "reward 0.450 -> 0.700 (first and last 5 batches; the loss stays near 0 and says nothing)",
+        "held-out accuracy 0.300 -> 0.900 (512 tasks)",
+    ]
+    assert "10 versions in 10 s" in text
     assert str(folder.curves) in text
     assert str(folder.model) not in text  # it is not there
+
+
+def test_u2_what_went_wrong_on_the_way_is_told_with_its_cause(tmp_path: Path) -> None:
+    summary = summarize([], fold([]), seed=0, config_digest="ab")
+    events = ["worker-2 was killed by SIGKILL (out of memory?)\x1b[2J", *["again"] * 9]
+    lines = as_text(summary, RunFolder(root=tmp_path), events).splitlines()
+    start = lines.index("on the way:")
+    assert lines[start + 1] == "  worker-2 was killed by SIGKILL (out of memory?)?[2J"
+    assert lines[start + 9] == f"  and 2 more, in {tmp_path / 'logs'}"
+
+
+def test_seconds_of_other_peoples_machines_are_not_ours(tmp_path: Path) -> None:
+    log = UsageLog(metrics=MetricsLog(tmp_path / "pool.jsonl"), own=frozenset({"worker-1"}))
+    beats = [
+        Heartbeat(node=name, role=Role.WORKER, policy_version=1, activity="x", busy_s=3, idle_s=1, cpu_s=cpu_s)
+        for name, cpu_s in (("worker-1", 2e6), ("attic", 5e6))
+    ]
+    log.add(
+        PoolStatus(
+            pool="p", policy_version=1, slots={}, drops={}, tokens_generated=0, tokens_accepted=0,
+            nodes=tuple(NodeStatus(heartbeat=beat, last_seen_ms=0, is_alive=True) for beat in beats),
+            outstanding_groups=0, is_finished=False,
+        ),
+        0.0,
+    )  # fmt: skip
+    log.end()
+    usage = fold(read_metrics(tmp_path / "pool.jsonl"))
+    assert usage.cpu_s == 2e6
+    assert [each.name for each in usage.nodes] == ["attic", "worker-1"]
 
 
 def test_a_report_of_nothing_is_no_error(tmp_path: Path) -> None:

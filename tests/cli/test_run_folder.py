@@ -69,5 +69,5 @@ def test_a_refusal_shows_the_differences_and_the_way_out(tmp_path: Path) -> None
     lines = str(caught.value).splitlines()
     assert lines[0] == f"{folder.root} holds a run with other settings:"
     assert lines[1] == "  - setting 0"
-    assert lines[-2] == "  - and 2 more"
-    assert lines[-1].startswith(f"continue it as it was with `farflung run {folder.config}`, or start another")
+    assert lines[-3] == "  - and 2 more"
+    assert lines[-2].startswith(f"continue it as it was with `farflung run {folder.config}`, or start another")

@@ -162,7 +162,7 @@ def test_the_screen_fits_the_terminal_and_shows_the_reward_before_everything_els
 def test_an_empty_screen_says_what_is_awaited() -> None:
     page = "\n".join(text(new_state().figures(101.0), 80))
     assert "starting" in page
-    assert "coordinator does not answer yet" in page
+    assert "does not answer" not in page
     assert "nothing yet" in page
 
 
@@ -173,9 +173,43 @@ def test_one_line_says_the_same() -> None:
     )
     state = new_state()
     state.add_rows([{"kind": "warm_start", "step": 40, "accuracy": 0.25}])
-    assert plain.line(state.figures(103.0)) == (
-        "[3 s] warm start: supervised step 40, accuracy 0.25  coordinator not reachable"
-    )
+    assert plain.line(state.figures(103.0)) == ("[3 s] warm start: supervised step 40, accuracy 0.25")
+
+
+def test_a_silent_coordinator_is_told_once_it_should_have_started_and_at_once_when_it_falls_silent() -> None:
+    state = new_state()
+    assert plain.line(state.figures(129.0)) == "[29 s] starting"
+    assert plain.line(state.figures(131.0)) == "[31 s] starting  coordinator does not answer yet"
+    state.add_status(status(), 132.0)
+    assert "answer" not in plain.line(state.figures(132.0))
+    state.add_status(None, 133.0)
+    assert plain.line(state.figures(133.0)).endswith("coordinator does not answer")
+
+
+def test_names_and_words_of_others_are_neither_markup_nor_obeyed_by_a_terminal() -> None:
+    state = new_state()
+    name = "[bold]x[/nothing]"
+    state.add_status(status(heartbeat(name, Role.WORKER, busy_s=1, idle_s=1), drops={"[red]stale\x1b[2J": 2}), 150.0)
+    state.add_note("worker-1 ended with code 1: \x1b]0;title\x07[/]")
+    page = "\n".join(text(state.figures(150.0), 120, 40))
+    assert name in page
+    assert "[red]stale?[2J 2" in page
+    assert "?]0;title?[/]" in page
+    console = Console(width=120, color_system=None)
+    with console.capture() as capture:
+        answer = status(heartbeat(name, Role.WORKER, busy_s=1, idle_s=1), drops={"a\x1bb": 1}, pool="p\x07")
+        console.print(render_status(answer, now_ms=4000))
+    assert name in capture.get()
+    assert "a?b 1" in capture.get()
+    assert " p? " in capture.get()
+
+
+def test_the_screen_shows_what_goes_astray_before_the_reward_does() -> None:
+    state = new_state()
+    figures = {"entropy": 0.5, "grad_norm": 2.0, "completions/clipped_ratio": 0.25, "mismatch_kl/mean": 0.002}
+    state.add_rows([train(v, 0.3, **figures) for v in (1, 2)])
+    page = "\n".join(text(state.figures(160.0), 100, 30))
+    assert "entropy 0.50, gradient 2, mismatch 0.002, truncated 25 %" in page
 
 
 def test_lines_are_printed_every_few_seconds_and_notes_at_once() -> None:
@@ -288,6 +322,16 @@ def test_the_status_of_a_pool_is_shown_whole() -> None:
     assert page[2:4] == ["slots: accepted 3", "dropped: expired 2"]
     assert "worker-1 sampling 75 % 4 k 100 7 3 s ago" in page
     assert "worker-2 not heard of 0 100 7 3 s ago" in page
+
+
+def test_a_finished_pool_says_so_and_alarms_nobody_about_those_who_left() -> None:
+    answer = status(heartbeat("worker-1", Role.WORKER, busy_s=3, idle_s=1), dead=("worker-1",), is_finished=True)
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(render_status(answer, now_ms=4000))
+    assert " demo · finished at version 8\n" in capture.get()
+    assert "has left" in capture.get()
+    assert "under way" not in capture.get()
 
 
 def test_a_role_that_has_started_again_never_waits_a_negative_time() -> None:

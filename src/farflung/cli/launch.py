@@ -3,8 +3,9 @@
 import logging
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from farflung.api.tokens import TOKEN_ROLES, make_tokens
 from farflung.cli import ports
@@ -18,10 +19,13 @@ from farflung.config.render import digest, render, to_toml
 from farflung.errors import UserError
 from farflung.supervisor.config import Setting
 from farflung.supervisor.process import RoleSpec
-from farflung.supervisor.service import Outcome, StopRequest, Supervisor
+from farflung.supervisor.service import STOPPING, Outcome, StopRequest, Supervisor
 from farflung.telemetry.logs import log_to_file
 from farflung.telemetry.metrics import read_metrics
 from farflung.wire.node import Role
+
+if TYPE_CHECKING:
+    from farflung.cli.report.summary import Summary
 
 logger = logging.getLogger(__name__)
 
@@ -58,14 +62,29 @@ def launch(loaded: Loaded[RunConfig]) -> int:
         if folder.config.exists():
             before = load(RunConfig, folder.config).config
             refuse_differences(folder, differences(before, config, free=_free_to_change(config)))
+            if is_finished(folder, config.trainer.max_versions):
+                return _tell_finished(before, folder)
         if sentence := want_of_space(folder.root, config.supervisor.min_free_bytes):
             raise UserError(sentence)
         config = _with_port(config)
         log_to_file("supervisor", folder.logs / SUPERVISOR_LOG)
         _write_config(folder, config)
         make_tokens(folder.tokens)
-        outcome = _supervise(config, folder)
-        return _conclude(config, folder, outcome)
+        events: list[str] = []
+        outcome = _supervise(config, folder, events)
+        return _conclude(config, folder, outcome, events)
+
+
+def _tell_finished(config: RunConfig, folder: RunFolder) -> int:
+    """There is nothing to start: show what came of the run, and how to make it longer."""
+    from farflung.cli.report.write import as_text
+
+    sys.stdout.write(
+        f"{folder.root} is finished at version {config.trainer.max_versions}; nothing was started\n\n"
+        f"{as_text(_report(config, folder), folder)}\n\n"
+        f"to go on: farflung run {folder.config} --trainer.max_versions {2 * config.trainer.max_versions}\n"
+    )
+    return 0
 
 
 def _free_to_change(config: RunConfig) -> tuple[str, ...]:
@@ -119,20 +138,24 @@ def _write_config(folder: RunFolder, config: RunConfig) -> None:
     unfinished.replace(folder.config)
 
 
-def _supervise(config: RunConfig, folder: RunFolder) -> Outcome:
+def _supervise(config: RunConfig, folder: RunFolder, events: list[str]) -> Outcome:
+    """Runs the roles until the end; what went wrong on the way is appended to `events`."""
     from farflung.cli.trackers import Trackers
     from farflung.cli.watching import watching  # rich and aiohttp take a moment to import
 
     stop = StopRequest()
+    specs = role_specs(config, folder)
 
-    with watching(config, folder) as watch, _stop_on_signals(stop):
+    with watching(config, folder, frozenset(spec.name for spec in specs)) as watch, _stop_on_signals(stop):
 
         def note(text: str) -> None:
             logger.warning("%s", text)
             watch.note(text)
+            if text != STOPPING:
+                events.append(text)
 
         supervisor = Supervisor(
-            role_specs(config, folder),
+            specs,
             config.supervisor.restart_policy(),
             stop_grace_s=config.supervisor.stop_grace_s,
             report=note,
@@ -159,20 +182,26 @@ def _stop_on_signals(stop: StopRequest) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _conclude(config: RunConfig, folder: RunFolder, outcome: Outcome) -> int:
+def _conclude(config: RunConfig, folder: RunFolder, outcome: Outcome, events: Sequence[str]) -> int:
     """Reports, a few lines for the person, and the exit code."""
-    from farflung.cli.report.write import as_text, write_report
+    from farflung.cli.report.write import as_text
 
     if outcome.kind == "user_error":
         sys.stderr.write(f"farflung: {outcome.sentence}\n")
         return EXIT_USER_ERROR
-    title = f"{config.run.name}: {config.environment.name}, seed {config.run.seed}"
-    summary = write_report(folder, title=title, seed=config.run.seed, config_digest=digest(config))
+    summary = _report(config, folder)
     if outcome.kind == "gave_up":
         log = folder.logs / f"{outcome.culprit}.log"
         sys.stderr.write(f"farflung: {outcome.sentence}; it crashed again and again, its log is {log}\n")
         return EXIT_BUG
-    sys.stdout.write(f"\n{as_text(summary, folder)}\n")
+    sys.stdout.write(f"\n{as_text(summary, folder, events)}\n")
     if outcome.kind == "stopped":
         sys.stdout.write(f"\nstopped; continue with: farflung run {folder.config}\n")
     return 0
+
+
+def _report(config: RunConfig, folder: RunFolder) -> "Summary":
+    from farflung.cli.report.write import write_report
+
+    title = f"{config.run.name}: {config.environment.name}, seed {config.run.seed}"
+    return write_report(folder, title=title, seed=config.run.seed, config_digest=digest(config))

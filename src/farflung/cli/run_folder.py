@@ -104,7 +104,14 @@ class FolderLock:
 
     def __enter__(self) -> Self:
         """Raises `UserError` when another process holds it."""
-        self._folder.root.mkdir(parents=True, exist_ok=True)
+        try:
+            self._folder.root.mkdir(parents=True, exist_ok=True)
+        except (
+            FileNotFoundError
+        ) as error:  # its parents exist or were made: a place where nothing can be made, as /proc
+            raise UserError(
+                f"{self._folder.root} cannot be made: choose a folder that can be written to with --run.dir"
+            ) from error
         file = self._folder.lock.open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -32,18 +32,20 @@ async def _ask(url: str) -> PoolStatus:
 
 def render_status(status: PoolStatus, now_ms: int) -> RenderableType:
     """The pool, its processes, its slots."""
-    state = "finished" if status.is_finished else "running"
     version = "no version yet" if status.policy_version < 0 else f"version {status.policy_version}"
+    state = f"finished at {version}" if status.is_finished else f"running · {version}"
     nodes = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=True)
     for title, justify in (("process", "left"), ("does", "left"), ("worked", "right"), ("tokens", "right"),
                            ("tokens/s", "right"), ("version", "right"), ("seen", "right")):  # fmt: skip
         nodes.add_column(title, justify="right" if justify == "right" else "left", no_wrap=True)
     for node in sorted(status.nodes, key=lambda node: (node.heartbeat.role, node.heartbeat.node)):
-        nodes.add_row(*_cells(node, now_ms), style="" if node.is_alive else "red")
+        gone = "dim" if status.is_finished else "red"
+        nodes.add_row(*map(Text, _cells(node, now_ms, status.is_finished)), style="" if node.is_alive else gone)
     tokens = f"{words.count(status.tokens_generated)} sampled, {words.count(status.tokens_accepted)} accepted"
+    under_way = "" if status.is_finished else f"; tasks under way: {status.outstanding_groups}"
     return Group(
-        Text(f" {status.pool} · {state} · {version}", style="bold"),
-        Text(f" tokens: {tokens}; tasks under way: {status.outstanding_groups}"),
+        Text(f" {words.plain(status.pool)} · {state}", style="bold"),
+        Text(f" tokens: {tokens}{under_way}"),
         Text(f" slots: {_counts(status.slots)}"),
         Text(f" dropped: {_counts(status.drops)}"),
         *([Text(f" not graded: {_counts(status.grading_faults)}", style="yellow")] if status.grading_faults else []),
@@ -53,12 +55,13 @@ def render_status(status: PoolStatus, now_ms: int) -> RenderableType:
     )
 
 
-def _cells(node: NodeStatus, now_ms: int) -> tuple[str, ...]:
+def _cells(node: NodeStatus, now_ms: int, is_finished: bool) -> tuple[str, ...]:
     heartbeat = node.heartbeat
+    gone = "has left" if is_finished else "not heard of"
     total_s = heartbeat.busy_s + heartbeat.idle_s
     return (
-        heartbeat.node,
-        heartbeat.activity if node.is_alive else "not heard of",
+        words.plain(heartbeat.node),
+        words.plain(heartbeat.activity) if node.is_alive else gone,
         words.percent(heartbeat.busy_s / total_s) if total_s > 0 else "",
         words.count(heartbeat.tokens),
         words.count(heartbeat.tokens_per_s),
@@ -69,4 +72,4 @@ def _cells(node: NodeStatus, now_ms: int) -> tuple[str, ...]:
 
 def _counts(counts: Mapping[str, int]) -> str:
     shown = sorted(((name, number) for name, number in counts.items() if number), key=lambda item: -item[1])
-    return ", ".join(f"{name} {words.count(number)}" for name, number in shown) or "none"
+    return ", ".join(f"{words.plain(name)} {words.count(number)}" for name, number in shown) or "none"

@@ -20,9 +20,13 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def watching(config: RunConfig, folder: RunFolder) -> Iterator[Watch]:
-    """Look at the run until the block ends; then the account is closed and the terminal is as before."""
-    usage = UsageLog(metrics=MetricsLog(folder.usage))
+def watching(config: RunConfig, folder: RunFolder, own: frozenset[str]) -> Iterator[Watch]:
+    """Look at the run until the block ends; then the account is closed and the terminal is as before.
+
+    Args:
+        own: names of the processes on this machine.
+    """
+    usage = UsageLog(metrics=MetricsLog(folder.usage), own=own)
     state = RunState(
         name=config.run.name,
         environment=config.environment.name,

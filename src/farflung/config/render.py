@@ -45,11 +45,17 @@ def _table(table: Mapping[str, Any], prefix: str, sources: Mapping[str, str]) ->
     settings = [f"{_key(name)} = {_value(value)}" for name, value in values.items()]
     width = min(48, max((len(setting) for setting in settings), default=0))
     for name, setting in zip(values, settings, strict=True):
-        source = sources.get(f"{prefix}.{name}" if prefix else name)
+        source = _source(f"{prefix}.{name}" if prefix else name, sources)
         yield f"{setting:<{width}}  # {source}" if source else setting
     for name, value in table.items():
         if _is_table(value):
             yield from _table(value, f"{prefix}.{_key(name)}" if prefix else _key(name), sources)
+
+
+def _source(key: str, sources: Mapping[str, str]) -> str | None:
+    """Of the key, or of the first thing in it: tables in a list have sources of their own."""
+    below = (source for name, source in sources.items() if name.startswith(f"{key}."))
+    return sources.get(key) or next(below, None)
 
 
 def _is_table(value: Any) -> bool:

@@ -7,6 +7,9 @@ from typing import Any
 from farflung.cli.report.usage import Usage
 from farflung.cli.view.state import merged_drops
 
+NUM_REWARD_VERSIONS = 5
+"""One batch is small, so its mean reward jumps."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
@@ -18,6 +21,10 @@ class Summary:
     """The same by the last version that was evaluated."""
     eval_tasks: int
     """Held-out tasks of an evaluation, one rollout each."""
+    initial_reward: float | None
+    """Mean reward of the first `NUM_REWARD_VERSIONS` batches."""
+    final_reward: float | None
+    """The same of the last ones."""
     versions: int
     """Policy versions published by training, the first policy not counted."""
     optimizer_steps: int
@@ -63,6 +70,8 @@ def summarize(metrics: Iterable[Mapping[str, Any]], usage: Usage, *, seed: int, 
         initial_accuracy=float(evals[0]["accuracy"]) if evals else None,
         final_accuracy=float(evals[-1]["accuracy"]) if evals else None,
         eval_tasks=int(evals[-1].get("num_tasks") or 0) if evals else 0,
+        initial_reward=_mean_reward(train[:NUM_REWARD_VERSIONS]),
+        final_reward=_mean_reward(train[-NUM_REWARD_VERSIONS:]),
         versions=len(train),
         optimizer_steps=_total(
             last_progress, "optimizer_steps", sum(1 for row in train if row.get("grad_norm") is not None)
@@ -102,6 +111,11 @@ def staleness_histogram(train: Iterable[Mapping[str, Any]]) -> dict[int, int]:
 def _by_version(rows: Iterable[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
     by_version = {int(row["version"]): row for row in rows if row["kind"] == kind and row.get("version") is not None}
     return [by_version[version] for version in sorted(by_version)]
+
+
+def _mean_reward(train: list[Mapping[str, Any]]) -> float | None:
+    rewards = [float(row["reward/mean"]) for row in train if row.get("reward/mean") is not None]
+    return sum(rewards) / len(rewards) if rewards else None
 
 
 def _staleness_mean(train: list[Mapping[str, Any]]) -> float | None:

@@ -27,6 +27,8 @@ class UsageLog:
     """Writes the account of one session."""
 
     metrics: MetricsLog
+    own: frozenset[str] = frozenset()
+    """Names of the processes on this machine; the CPU seconds of others are not ours."""
     session: int = field(default_factory=lambda: int(time.time()))
     now: Callable[[], float] = time.monotonic
     _started_s: float = field(init=False)
@@ -52,6 +54,7 @@ class UsageLog:
                     "busy_s": heartbeat.busy_s,
                     "idle_s": heartbeat.idle_s,
                     "cpu_s": heartbeat.cpu_s,
+                    "is_own": heartbeat.node in self.own,
                     "tokens": heartbeat.tokens,
                 },
             )
@@ -87,6 +90,8 @@ class NodeUsage:
     idle_s: float
     cpu_s: float
     tokens: int
+    is_own: bool = True
+    """Whether it ran on this machine."""
 
     @property
     def idle_ratio(self) -> float:
@@ -145,6 +150,7 @@ def _fold_node(rows: list[Mapping[str, Any]]) -> NodeUsage:
         idle_s=sum(float(row["idle_s"]) for row in ends),
         cpu_s=sum(float(row["cpu_s"]) for row in ends),
         tokens=sum(int(row["tokens"]) for row in ends),
+        is_own=any(row.get("is_own", True) for row in ends),
     )
 
 
@@ -168,5 +174,5 @@ def _by_session(rows: Iterable[Mapping[str, Any]], name: str) -> dict[int, float
 
 
 def _cpu_s(rows: Iterable[Mapping[str, Any]], nodes: tuple[NodeUsage, ...]) -> float:
-    """What the system counted for sessions that ended well; what the roles counted themselves if that is more."""
-    return max(sum(_by_session(rows, "cpu_s").values()), sum(node.cpu_s for node in nodes))
+    """What the system counted for sessions that ended well; what our roles counted themselves if that is more."""
+    return max(sum(_by_session(rows, "cpu_s").values()), sum(node.cpu_s for node in nodes if node.is_own))

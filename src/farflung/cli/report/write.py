@@ -2,14 +2,17 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from farflung.cli.report.summary import Summary, summarize
+from farflung.cli.report.summary import NUM_REWARD_VERSIONS, Summary, summarize
 from farflung.cli.report.usage import Usage, fold
 from farflung.cli.run_folder import RunFolder
 from farflung.cli.view import words
 from farflung.telemetry.metrics import MetricsRow, read_json_lines, read_metrics
+
+MAX_EVENTS = 8
+MAX_EVENT_CHARS = 300
 
 
 def write_report(folder: RunFolder, *, title: str, seed: int, config_digest: str) -> Summary:
@@ -25,9 +28,18 @@ def write_report(folder: RunFolder, *, title: str, seed: int, config_digest: str
     return summary
 
 
-def as_text(summary: Summary, folder: RunFolder) -> str:
-    """A few lines for the terminal."""
+def as_text(summary: Summary, folder: RunFolder, events: Sequence[str] = ()) -> str:
+    """A few lines for the terminal, what was learned first.
+
+    Args:
+        events: what went wrong on the way, oldest first.
+    """
     lines = []
+    if summary.initial_reward is not None and summary.final_reward is not None:
+        lines.append(
+            f"reward {summary.initial_reward:.3f} -> {summary.final_reward:.3f} "
+            f"(first and last {NUM_REWARD_VERSIONS} batches; the loss stays near 0 and says nothing)"
+        )
     if summary.initial_accuracy is not None and summary.final_accuracy is not None:
         lines.append(
             f"held-out accuracy {summary.initial_accuracy:.3f} -> {summary.final_accuracy:.3f} "
@@ -48,6 +60,10 @@ def as_text(summary: Summary, folder: RunFolder) -> str:
         lines.append(f"not graded: {faults} completions")
     if summary.drops:
         lines.append("not trained on: " + ", ".join(f"{reason} {number}" for reason, number in summary.drops.items()))
+    if events:
+        lines += ["on the way:", *(f"  {words.plain(event, MAX_EVENT_CHARS)}" for event in events[:MAX_EVENTS])]
+        if len(events) > MAX_EVENTS:
+            lines.append(f"  and {len(events) - MAX_EVENTS} more, in {folder.logs}")
     made = (folder.model, folder.metrics, folder.summary, folder.curves, folder.samples_page)
     lines += ["", *(f"  {path}" for path in made if path.exists())]
     return "\n".join(lines)

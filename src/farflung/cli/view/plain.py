@@ -6,6 +6,9 @@
 from farflung.cli.view import words
 from farflung.cli.view.state import Figures
 
+START_S = 30.0
+"""That a coordinator may take to start before its silence is worth a word."""
+
 
 def line(figures: Figures) -> str:
     parts = [f"[{words.duration(figures.elapsed_s)}] {progress(figures)}"]
@@ -24,9 +27,16 @@ def line(figures: Figures) -> str:
         parts.append(f"dropped {sum(figures.drops.values())}")
     if figures.left_s is not None:
         parts.append(f"left {words.duration(figures.left_s)}")
-    if not figures.is_reachable:
-        parts.append("coordinator not reachable")
+    if trouble := reach(figures):
+        parts.append(trouble)
     return "  ".join(parts)
+
+
+def reach(figures: Figures) -> str:
+    """What is wrong between us and the coordinator; nothing while it has only just been started."""
+    if figures.is_reachable or (not figures.was_reached and figures.elapsed_s < START_S):
+        return ""
+    return "coordinator does not answer" if figures.was_reached else "coordinator does not answer yet"
 
 
 def progress(figures: Figures) -> str:

@@ -8,14 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from farflung.cli.view import plot, words
-from farflung.cli.view.plain import progress
+from farflung.cli.view.plain import progress, reach
 from farflung.cli.view.plot import Point
 from farflung.cli.view.state import Figures, NodeFigures
 
 AXIS_WIDTH = 5
 SMOOTHING = 0.7
 """Weight of the past in the reward curve."""
-NUM_OTHER_LINES = 13
+NUM_OTHER_LINES = 14
 """Lines beside the curves, the processes and the notes."""
 NOTHING = "-"
 LOSS_NOTE = "A loss near 0 is normal here and no signal: watch the reward."
@@ -59,8 +59,8 @@ def _headline(figures: Figures) -> Text:
         text.append(" · finished", style="bold green")
     elif figures.left_s is not None:
         text.append(f", about {words.duration(figures.left_s)} left", style="dim")
-    if not figures.is_reachable:
-        text.append(" · coordinator does not answer yet" if figures.version < 0 else " · coordinator does not answer")
+    if trouble := reach(figures):
+        text.append(f" · {trouble}", style="yellow")
     return text
 
 
@@ -90,7 +90,8 @@ def _facts(figures: Figures) -> Table:
     table.add_column(overflow="ellipsis", no_wrap=True)
     table.add_row(" staleness", _staleness(figures))
     table.add_row(" tokens", _tokens(figures))
-    table.add_row(" dropped", _drops(figures.drops))
+    table.add_row(" health", Text(_health(figures)))
+    table.add_row(" dropped", Text(_drops(figures.drops)))
     return table
 
 
@@ -112,6 +113,23 @@ def _tokens(figures: Figures) -> str:
     return f"{rate}   {totals}" if figures.tokens_generated else rate
 
 
+def _health(figures: Figures) -> str:
+    """The early warnings beside the reward, as means over the last versions."""
+    shown = [
+        f"{label} {form(value)}"
+        for label, value, form in (
+            ("entropy", figures.health.get("entropy"), "{:.2f}".format),
+            ("gradient", figures.health.get("grad_norm"), "{:.2g}".format),
+            ("mismatch", figures.health.get("mismatch_kl/mean"), "{:.1g}".format),
+            ("length", figures.health.get("completions/mean_length"), "{:.0f}".format),
+            ("truncated", figures.health.get("completions/clipped_ratio"), words.percent),
+            ("clipped", figures.health.get("clip_ratio/region_mean"), words.percent),
+        )
+        if value is not None
+    ]
+    return ", ".join(shown) or NOTHING
+
+
 def _drops(drops: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} {words.count(number)}" for reason, number in drops.items()) or "none"
 
@@ -126,7 +144,7 @@ def _nodes(nodes: Sequence[NodeFigures], width: int) -> Table:
     table.add_column("version", justify="right", no_wrap=True)
     for node in nodes:
         table.add_row(
-            node.name,
+            Text(node.name),  # a plain str would be read as markup
             Text(node.activity if node.is_alive else "not heard of", style=_activity_style(node)),
             _busy(node, bar_width),
             words.count(node.tokens_per_s) if node.tokens_per_s else "",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from farflung.cli.view import words
 from farflung.cli.view.plot import Point
 from farflung.slots.tally import WITHOUT_GRADIENT
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus
@@ -16,7 +17,17 @@ RECENT_S = 15.0
 """Window of rates and idle shares."""
 RECENT_VERSIONS = 20
 """Window of the mean staleness and of the time per version."""
+HEALTH = (
+    "entropy",
+    "grad_norm",
+    "mismatch_kl/mean",
+    "completions/mean_length",
+    "completions/clipped_ratio",
+    "clip_ratio/region_mean",
+)
+"""What shows that a run goes astray before its reward does."""
 MAX_NOTES = 4
+MAX_NOTE_CHARS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +63,8 @@ class Figures:
     accuracy: tuple[Point, ...]
     """(version, share of held-out tasks solved)."""
     loss: float | None
+    health: Mapping[str, float]
+    """Mean over the last versions of those of `HEALTH` that the trainer tells."""
     staleness_mean: float | None
     staleness_max: int | None
     staleness_counts: tuple[int, ...]
@@ -68,6 +81,8 @@ class Figures:
     """What happened last: crashes, restarts."""
     is_reachable: bool
     """Whether the coordinator answers."""
+    was_reached: bool
+    """Whether it ever did: one that is starting is no cause for worry."""
     is_finished: bool
 
 
@@ -109,7 +124,7 @@ class RunState:
             self._statuses.popleft()
 
     def add_note(self, text: str) -> None:
-        self._notes.append(text)
+        self._notes.append(words.plain(text, MAX_NOTE_CHARS))
 
     @property
     def status(self) -> PoolStatus | None:
@@ -135,6 +150,7 @@ class RunState:
             reward=_series(rows, "reward/mean"),
             accuracy=tuple(sorted((float(version), accuracy) for version, accuracy in self._evals.items())),
             loss=_last(recent, "policy_loss"),
+            health={name: mean for name in HEALTH if (mean := _mean(recent, name)) is not None},
             staleness_mean=_mean(recent, "staleness/mean"),
             staleness_max=_max(rows, "staleness/max"),
             staleness_counts=_staleness_counts(rows, self.max_staleness),
@@ -147,6 +163,7 @@ class RunState:
             drops=merged_drops(status.drops if status else {}, rows),
             notes=tuple(self._notes),
             is_reachable=self._is_reachable,
+            was_reached=bool(self._statuses),
             is_finished=status.is_finished if status else False,
         )
 
@@ -173,7 +190,8 @@ def merged_drops(pool: Mapping[str, int], rows: Iterable[Mapping[str, Any]]) -> 
         trainer = row.get("drops") or trainer
     reasons = (pool.keys() | trainer.keys()) - ({WITHOUT_GRADIENT} if trainer else set())
     merged = {reason: max(pool.get(reason, 0), trainer.get(reason, 0)) for reason in reasons}
-    return dict(sorted(((r, n) for r, n in merged.items() if n), key=lambda item: (-item[1], item[0])))
+    shown = ((words.plain(reason), number) for reason, number in merged.items() if number)
+    return dict(sorted(shown, key=lambda item: (-item[1], item[0])))
 
 
 def _node_figures(node: NodeStatus, before: Heartbeat | None, window_s: float) -> NodeFigures:
@@ -184,9 +202,9 @@ def _node_figures(node: NodeStatus, before: Heartbeat | None, window_s: float) -
         idle_share = idle_s / (busy_s + idle_s) if busy_s + idle_s > 0 else None
         tokens_per_s = (now.tokens - before.tokens) / window_s
     return NodeFigures(
-        name=now.node,
+        name=words.plain(now.node),
         role=now.role.value,
-        activity=now.activity,
+        activity=words.plain(now.activity),
         idle_share=idle_share,
         tokens_per_s=tokens_per_s,
         policy_version=now.policy_version,

@@ -20,5 +20,11 @@ def count(number: float) -> str:
     return f"{number / 1e6:.3g} M" if number < 999.5e6 else f"{number / 1e9:.3g} G"
 
 
+def plain(text: str, max_chars: int = 200) -> str:
+    """Words of others as text that no terminal obeys: what cannot be printed becomes "?"."""
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return shown if len(shown) <= max_chars else f"{shown[: max_chars - 3]}..."
+
+
 def percent(share: float) -> str:
     return f"{100 * share:.0f} %"

@@ -90,13 +90,3 @@ def test_it_measures_what_would_be_published_and_the_same_twice() -> None:
     moved = canary.evaluate(policy, 9)
     assert [rollout.completion for rollout in moved.rollouts] != [rollout.completion for rollout in first.rollouts]
     assert replace(moved, rollouts=()).num_tasks == NUM_HELDOUT_TASKS
-
-
-def test_at_temperature_0_an_evaluation_is_greedy() -> None:
-    """Case T5: the same completions whatever is drawn."""
-    config = EvaluationConfig(num_tasks=4, temperature=0.0)
-    model = description()
-    canary = Canary(config, model.config, environment(), model.tokenizer, pool_spec(), reserved())
-    first, again = (canary.evaluate(tiny_policy(), version) for version in (0, 5))
-    assert [rollout.completion for rollout in first.rollouts] == [rollout.completion for rollout in again.rollouts]
-    assert first.num_tasks == 4

@@ -14,6 +14,7 @@ from farflung.api.tokens import TOKEN_ROLES, VARIABLE
 from farflung.cli import help_texts
 from farflung.errors import UserError
 
+LOCAL_HELP = "trainer and samplers alone, on this one machine: no coordinator, no validators"
 _SETTING = re.compile(r"--[\w-]+\.")
 
 
@@ -96,6 +97,7 @@ def _add_demo(commands: Commands) -> None:
     demo = _command(commands, "demo", short, help_texts.DEMO, help_texts.DEMO_EPILOG)
     demo.add_argument("--seed", type=int, help="another run of the same kind (default 0)")
     demo.add_argument("--name", help="folder under runs/ (default demo, or demo-SEED)")
+    demo.add_argument("--local", action="store_true", help=LOCAL_HELP)
     demo.add_argument("--dry-run", action="store_true", help="print the resolved configuration and stop")
 
 
@@ -103,6 +105,7 @@ def _add_run(commands: Commands, shipped: Sequence[str]) -> None:
     epilog = help_texts.RUN_EPILOG.format(shipped=", ".join(shipped))
     run = _command(commands, "run", "start all roles of a configuration on this machine", help_texts.RUN, epilog)
     run.add_argument("config", metavar="CONFIG", help="TOML file, or the name of a shipped one")
+    run.add_argument("--local", action="store_true", help=LOCAL_HELP)
     run.add_argument("--dry-run", action="store_true", help="print the resolved configuration and stop")
 
 

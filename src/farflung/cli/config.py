@@ -40,6 +40,10 @@ class RunSection(Config):
     name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Folder of the run under dir.")
     dir: Path = Field(Path("runs"), description="Folder that holds the folders of runs.")
     seed: int = Field(0, ge=0, lt=2**31, description="Weights, tasks and demonstrations follow from it.")
+    local: bool = Field(
+        False,
+        description="One trusted machine: trainer and supervisor.num_samplers samplers, no coordinator, no validators.",
+    )
 
 
 class EnvironmentSection(Config):

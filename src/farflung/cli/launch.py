@@ -66,10 +66,11 @@ def launch(loaded: Loaded[RunConfig]) -> int:
                 return _tell_finished(before, folder)
         if sentence := want_of_space(folder.root, config.supervisor.min_free_bytes):
             raise UserError(sentence)
-        config = _with_port(config)
+        if not config.run.local:
+            config = _with_port(config)
+            make_tokens(folder.tokens)
         log_to_file("supervisor", folder.logs / SUPERVISOR_LOG)
         _write_config(folder, config)
-        make_tokens(folder.tokens)
         events: list[str] = []
         outcome = _supervise(config, folder, events)
         return _conclude(config, folder, outcome, events)
@@ -94,6 +95,8 @@ def _free_to_change(config: RunConfig) -> tuple[str, ...]:
 
 def role_specs(config: RunConfig, folder: RunFolder) -> list[RoleSpec]:
     """How each process of the run is started, in that order."""
+    if config.run.local:
+        return [_spec(config, folder, Role.TRAINER, "trainer", {})]
     supervisor = config.supervisor
     worker_settings = [*supervisor.worker_overrides, *[{}] * supervisor.num_workers][: supervisor.num_workers]
     roles: list[tuple[Role, str, dict[str, Setting]]] = [
@@ -107,9 +110,10 @@ def role_specs(config: RunConfig, folder: RunFolder) -> list[RoleSpec]:
 
 def _spec(config: RunConfig, folder: RunFolder, role: Role, name: str, settings: dict[str, Setting]) -> RoleSpec:
     url = ports.coordinator_url(config.coordinator.host, config.coordinator.port)
-    where = () if role is Role.COORDINATOR else ("--coordinator", url)
+    where = () if role is Role.COORDINATOR or config.run.local else ("--coordinator", url)
     named = {"node": name, **settings} if role in (Role.WORKER, Role.VALIDATOR) else settings
-    token = ("--token-file", str(folder.tokens / role.value)) if role in TOKEN_ROLES else ()
+    needs_token = role in TOKEN_ROLES and not config.run.local
+    token = ("--token-file", str(folder.tokens / role.value)) if needs_token else ()
     changes = [f"--{role.value}.{key}={_as_text(value)}" for key, value in named.items()]
     recorded = () if role is Role.COORDINATOR else ("--activity", str(folder.activity / f"{name}.jsonl"))
     log_path = folder.logs / f"{name}.log"
@@ -138,6 +142,12 @@ def _write_config(folder: RunFolder, config: RunConfig) -> None:
     unfinished.replace(folder.config)
 
 
+def _own(config: RunConfig, specs: list[RoleSpec]) -> frozenset[str]:
+    """Names of the processes on this machine, as they call themselves."""
+    samplers = {f"sampler-{number}" for number in range(1, config.supervisor.num_samplers + 1)}
+    return frozenset(spec.name for spec in specs) | (samplers if config.run.local else frozenset())
+
+
 def _supervise(config: RunConfig, folder: RunFolder, events: list[str]) -> Outcome:
     """Runs the roles until the end; what went wrong on the way is appended to `events`."""
     from farflung.cli.trackers import Trackers
@@ -146,7 +156,7 @@ def _supervise(config: RunConfig, folder: RunFolder, events: list[str]) -> Outco
     stop = StopRequest()
     specs = role_specs(config, folder)
 
-    with watching(config, folder, frozenset(spec.name for spec in specs)) as watch, _stop_on_signals(stop):
+    with watching(config, folder, _own(config, specs)) as watch, _stop_on_signals(stop):
 
         def note(text: str) -> None:
             logger.warning("%s", text)

@@ -32,7 +32,7 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
         case "demo":
             return _demo(arguments, settings)
         case "run":
-            return _launch(resolve_config(arguments.config), settings, is_dry=arguments.dry_run)
+            return _launch(resolve_config(arguments.config), [*_local(arguments), *settings], is_dry=arguments.dry_run)
         case "status":
             from farflung.cli.status import show_status
 
@@ -78,8 +78,12 @@ def _demo(arguments: Namespace, settings: list[str]) -> int:
     from farflung.config.load import load
 
     path = shipped_path("demo")
+    name = "demo-local" if arguments.local else "demo"
     if arguments.seed is not None:
-        settings = [f"--run.seed={arguments.seed}", f"--run.name=demo-{arguments.seed}", *settings]
+        settings = [f"--run.seed={arguments.seed}", f"--run.name={name}-{arguments.seed}", *settings]
+    elif arguments.local:
+        settings = [f"--run.name={name}", *settings]
+    settings = [*_local(arguments), *settings]
     if arguments.name is not None:
         return _launch(path, [*settings, f"--run.name={arguments.name}"], is_dry=arguments.dry_run)
     config = load(RunConfig, path, settings).config
@@ -88,6 +92,11 @@ def _demo(arguments: Namespace, settings: list[str]) -> int:
         number += 1
         config = load(RunConfig, path, [*settings, f"--run.name={name}-run{number}"]).config
     return _launch(path, [*settings, f"--run.name={config.run.name}"], is_dry=arguments.dry_run)
+
+
+def _local(arguments: Namespace) -> list[str]:
+    """`--local` is a setting: a run is continued as it was started."""
+    return ["--run.local=true"] if arguments.local else []
 
 
 def _launch(path: Path, settings: list[str], *, is_dry: bool) -> int:

@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from farflung.api.tokens import TOKEN_ROLES, VARIABLE, check_token, make_tokens, read_token
 from farflung.cli import ports
@@ -25,6 +26,9 @@ from farflung.telemetry.logs import log_to_file, log_to_stderr
 from farflung.telemetry.loop_watch import loop_watch
 from farflung.telemetry.metrics import MetricsLog
 
+if TYPE_CHECKING:
+    from farflung.trainer.marks import Marks
+
 Service = Callable[[asyncio.Event], Awaitable[None]]
 RoleService = Callable[[asyncio.Event, ActivityClock], Awaitable[None]]
 
@@ -34,6 +38,8 @@ def run_role(arguments: Namespace, settings: list[str]) -> int:
     role: str = arguments.command
     path = resolve_config(arguments.config) if arguments.config else None
     config = load(RunConfig, path, settings).config
+    if config.run.local and role != "trainer":
+        raise UserError(f"{path} is a local run (run.local), which has no {role}: use `farflung run {path}`")
     _start_log(role, config, arguments.log)
     if arguments.leash_fd is not None:
         hold(arguments.leash_fd)
@@ -97,7 +103,7 @@ def _url(arguments: Namespace, config: RunConfig) -> str:
         if not ports.is_url(url):
             raise UserError(f"--coordinator is {url!r}: it must be a URL such as http://10.0.0.7:7400")
         return url
-    if arguments.command == "coordinator":
+    if arguments.command == "coordinator" or config.run.local:
         return ""
     if arguments.config is None:
         raise UserError(
@@ -113,7 +119,7 @@ def _url(arguments: Namespace, config: RunConfig) -> str:
 
 def _token(arguments: Namespace, config: RunConfig) -> str | None:
     """What this role shows to the coordinator: as told, else from the environment, else from the run's folder."""
-    if arguments.command not in TOKEN_ROLES:
+    if arguments.command not in TOKEN_ROLES or config.run.local:
         return None
     if arguments.token_file is not None:
         return read_token(Path(arguments.token_file))
@@ -152,10 +158,30 @@ def _trainer(config: RunConfig, url: str, token: str | None) -> RoleService:
     root.mkdir(parents=True, exist_ok=True)
     fatal = os.environ.get(marks.VARIABLE)
     told = marks.kill_at(fatal) if fatal else marks.pass_by
+    if config.run.local:
+        return _local_trainer(config, root, told)
     return lambda stop, activity: service.run(
         config.trainer,
         url=url,
         token=token,
+        run_folder=root,
+        seed=config.run.seed,
+        stop=stop,
+        marks=told,
+        activity=activity,
+    )
+
+
+def _local_trainer(config: RunConfig, root: Path, told: "Marks") -> RoleService:
+    from farflung.cli.pool_rules import build_pool
+    from farflung.local import service
+
+    pool = build_pool(config)
+    return lambda stop, activity: service.run(
+        config.trainer,
+        config.worker,
+        pool,
+        num_samplers=config.supervisor.num_samplers,
         run_folder=root,
         seed=config.run.seed,
         stop=stop,

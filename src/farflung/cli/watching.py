@@ -12,7 +12,7 @@ from farflung.cli import ports
 from farflung.cli.config import RunConfig
 from farflung.cli.report.usage import UsageLog
 from farflung.cli.run_folder import RunFolder
-from farflung.cli.view.live import Display, LineDisplay, LiveDisplay, Watch
+from farflung.cli.view.live import Display, LineDisplay, LiveDisplay, StatusSource, Watch
 from farflung.cli.view.state import RunState
 from farflung.telemetry.metrics import MetricsLog
 
@@ -35,7 +35,7 @@ def watching(config: RunConfig, folder: RunFolder, own: frozenset[str]) -> Itera
         started_s=time.monotonic(),
     )
     watch = Watch(
-        ports.coordinator_url(config.coordinator.host, config.coordinator.port),
+        _source(config, folder),
         folder.metrics,
         state,
         _display(),
@@ -47,6 +47,15 @@ def watching(config: RunConfig, folder: RunFolder, own: frozenset[str]) -> Itera
     finally:
         watch.close()
         usage.end()
+
+
+def _source(config: RunConfig, folder: RunFolder) -> str | StatusSource:
+    """The coordinator; a local run's own file where there is none."""
+    if not config.run.local:
+        return ports.coordinator_url(config.coordinator.host, config.coordinator.port)
+    from farflung.local.tally import StatusFile
+
+    return StatusFile(folder.root)
 
 
 def _display() -> Display:

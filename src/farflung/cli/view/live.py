@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -74,11 +74,19 @@ class LineDisplay:
         """Nothing to put back."""
 
 
+class StatusSource(Protocol):
+    """Who knows how the run stands."""
+
+    async def status(self) -> PoolStatus:
+        """Raises `Transient` when it cannot be asked now."""
+        ...
+
+
 class Watch:
     """Started and closed with the run.
 
     Args:
-        url: of the coordinator.
+        source: URL of the coordinator, or who else can be asked.
         metrics_path: the trainer's metrics.jsonl.
         state: what is folded into; only this thread touches it once `start` was called, except for notes.
         account: takes each status with the monotonic time at which it came, and whether it was asked for by `look`.
@@ -86,7 +94,7 @@ class Watch:
 
     def __init__(
         self,
-        url: str,
+        source: str | StatusSource,
         metrics_path: Path,
         state: RunState,
         display: Display,
@@ -94,7 +102,7 @@ class Watch:
         account: Callable[[PoolStatus, float, bool], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._url = url
+        self._source = source
         self._tail = MetricsTail(metrics_path)
         self._state = state
         self._display = display
@@ -129,9 +137,7 @@ class Watch:
         self._display.close()
 
     async def _run(self) -> None:
-        async with CoordinatorClient(
-            self._url, node=NODE_NAME, role=Role.COORDINATOR, timeout_s=STATUS_TIMEOUT_S
-        ) as client:
+        async with _asked(self._source) as client:
             while not self._is_closing:
                 was_asked = self._wake.is_set()
                 self._wake.clear()
@@ -142,7 +148,7 @@ class Watch:
         self._state.add_rows(self._tail.poll())
         self._display.show(self._state.figures(self._now()))
 
-    async def _look_once(self, client: CoordinatorClient, was_asked: bool) -> None:
+    async def _look_once(self, client: StatusSource, was_asked: bool) -> None:
         status = None
         with contextlib.suppress(Transient, Refused, PeerFault):
             status = await client.status()
@@ -156,3 +162,12 @@ class Watch:
         if status is not None:
             self._account(status, now_s, was_asked)
         self._display.show(self._state.figures(now_s))
+
+
+@contextlib.asynccontextmanager
+async def _asked(source: str | StatusSource) -> AsyncIterator[StatusSource]:
+    if not isinstance(source, str):
+        yield source
+        return
+    async with CoordinatorClient(source, node=NODE_NAME, role=Role.COORDINATOR, timeout_s=STATUS_TIMEOUT_S) as client:
+        yield client

@@ -48,6 +48,13 @@ def test_a_group_that_is_told_apart_by_shaping_alone_has_no_signal() -> None:
     assert step.metrics["reward/shaped_std"] > 0
 
 
+def test_an_environment_without_an_unshaped_reward_is_judged_on_its_own() -> None:
+    """Case L17: what the trainer adds is no signal there either."""
+    groups = [replace(group, correct=(None,) * 4) for group in groups_with((1.0,) * 4, target=2)]
+    step = a_learner(shaping={"length": "clip", "overlong_buffer_tokens": 2}).learn(batch_of(groups))
+    assert step.training.dropped_groups == {"no_signal": 2}
+
+
 def test_where_length_is_an_objective_it_is_signal_and_a_punishment_never_is() -> None:
     aimed = {"shaping": {"length": "exact", "length_alpha": 0.1}, "objective": {"signal": "total"}}
     step = a_learner(**aimed).learn(batch_of(groups_with((1.0,) * 4, target=2)))

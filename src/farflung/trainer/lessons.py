@@ -73,7 +73,7 @@ class Lessons:
         self, groups: Sequence[RolloutGroup], samples: Sequence[TrainingSample], coefficient: float
     ) -> tuple[list[TrainingSample], float]:
         """(samples with other advantages, mean KL of a loss token); of the policy that sampled: acts are its own."""
-        kls = [self._kl(sample) for sample in samples]
+        kls = self._kls(samples)
         penalties = {sample.key: coefficient * kl_T for sample, kl_T in zip(samples, kls, strict=True)}
         charged = [
             replace(after, ref_logprobs=before.ref_logprobs)
@@ -82,16 +82,17 @@ class Lessons:
         num_tokens = sum(sample.num_loss_tokens for sample in samples)
         return charged, sum(float(kl_T.sum()) for kl_T in kls) / num_tokens
 
-    def _kl(self, sample: TrainingSample) -> NDArray[np.float64]:
-        """[T] at loss tokens, 0 elsewhere."""
-        assert sample.ref_logprobs is not None, "the reference has looked at every sample"
-        penalty: NDArray[np.float64] = kl_in_reward(
-            torch.from_numpy(sample.behaviour_logprobs).double(),
-            torch.from_numpy(sample.ref_logprobs).double(),
-            torch.from_numpy(sample.loss_mask),
+    def _kls(self, samples: Sequence[TrainingSample]) -> list[NDArray[np.float64]]:
+        """[T] of each sample at loss tokens, 0 elsewhere."""
+        ref = [sample.ref_logprobs for sample in samples if sample.ref_logprobs is not None]
+        assert len(ref) == len(samples), "the reference has looked at every sample"
+        kl_N = kl_in_reward(
+            torch.from_numpy(np.concatenate([sample.behaviour_logprobs for sample in samples])).double(),
+            torch.from_numpy(np.concatenate(ref)).double(),
+            torch.from_numpy(np.concatenate([sample.loss_mask for sample in samples])),
             reward_estimator(self.config.kl),
         ).numpy()
-        return penalty
+        return np.split(kl_N, np.cumsum([len(each) for each in ref])[:-1])
 
     def _entropies(self, samples: Sequence[TrainingSample]) -> list[NDArray[np.float32]]:
         scores = score(

@@ -80,7 +80,7 @@ def test_a_filtered_group_adds_no_sample() -> None:
     """Case 47: no gradient at all from it, whatever terms the objective has."""
     groups = [a_group([1.0, 1.0]), a_group([1.0, 0.0])]
     samples = training_samples([group for group in groups if why_no_learning(group) is None])
-    assert [sample.advantage for sample in samples] == [0.5, -0.5]
+    assert [float(sample.advantages[0]) for sample in samples] == [0.5, -0.5]
 
 
 def test_rewards_must_pair_up_with_rollouts() -> None:

@@ -96,7 +96,7 @@ def test_packed_is_unpacked(
         torch.testing.assert_close(packed[number], logprobs, rtol=tolerance, atol=tolerance)
     right = torch.cat([gradient.flatten() for gradient in expected])
     error = torch.cat([gradient.flatten() for gradient in gradients]) - right
-    assert error.norm() <= tolerance * right.norm()
+    assert error.norm() <= 3 * tolerance * right.norm()  # a gradient is a sum in which large terms cancel
 
 
 def test_prefixes_whose_mask_would_be_too_large_are_attended_to_without(monkeypatch: pytest.MonkeyPatch) -> None:

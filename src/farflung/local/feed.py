@@ -20,7 +20,7 @@ from farflung.rl.types import Batch
 from farflung.trainer.inbox import Inbox
 from farflung.trainer.samples import TrainingSet
 from farflung.wire.batch import BatchItem
-from farflung.wire.manifest import Manifest
+from farflung.wire.manifest import Publication
 from farflung.wire.pool import PoolSpec
 
 logger = logging.getLogger(__name__)
@@ -41,8 +41,7 @@ class Crew:
         self.processes = [self._start(number) for number in range(num_samplers)]
 
     def replace(self, number: int) -> SamplerProcess:
-        """Another one in the place of one that died."""
-        self.processes[number].kill()
+        """Another one in the place of one that is dead."""
         self.processes[number] = self._start(number)
         return self.processes[number]
 
@@ -86,8 +85,10 @@ class LocalFeed:
         self._tally = tally
         self._secret = secret
         self._stop = stop
-        self._manifests: dict[int, Manifest] = {}
+        self._publications: dict[int, Publication] = {}
         self._newest = -1
+        self._task_indices: dict[int, tuple[int, ...]] = {}
+        """Of the slots in work."""
         self._in_work: dict[int, Turn] = {}
         """Number of a process -> what it works on."""
         self._book = SlotBook(pool, inbox.buffer.has_seen)
@@ -123,13 +124,13 @@ class LocalFeed:
         self._book.settle(slots)
         self._capacity.set()
 
-    def announce(self, manifest: Manifest, weights: bytes) -> None:
+    def announce(self, publication: Publication, weights: bytes) -> None:
         """A version is there to be sampled with."""
-        version = manifest.policy_version
+        version = publication.manifest.policy_version
         in_work = {turn.policy_version for turn in self._in_work.values()}
         self._memory.write(version, weights, needed=in_work | set(self._book.needed_versions(version)))
-        self._manifests[version] = manifest
-        self._manifests = {held: self._manifests[held] for held in self._memory.versions}
+        self._publications[version] = publication
+        self._publications = {held: self._publications[held] for held in self._memory.versions}
         self._newest = max(self._newest, version)
         self._capacity.set()
 
@@ -151,9 +152,10 @@ class LocalFeed:
                 failed_starts = 0
                 await self._employ(number, process)
             except SamplerDied as death:
+                process.kill()
                 failed_starts += 1
                 self._mourn(number, str(death), failed_starts)
-                process = await asyncio.to_thread(self._crew.replace, number)
+                process = self._crew.replace(number)
 
     async def _ready(self, process: SamplerProcess, settings: Settings) -> None:
         await process.send(settings)
@@ -183,15 +185,25 @@ class LocalFeed:
 
     async def _hand_out(self, number: int, process: SamplerProcess, turn: Turn) -> None:
         self._in_work[number] = turn
-        manifest = self._manifests[turn.policy_version]
+        publication = self._publications[turn.policy_version]
+        manifest = publication.manifest
         offset, num_bytes = self._memory.where(turn.policy_version)
-        lease = write_local_lease(self._pool, self._pool_digest, self._secret, turn, manifest.policy_digest)
+        lease = write_local_lease(
+            self._pool, self._pool_digest, self._secret, turn, manifest.policy_digest, publication.curriculum
+        )
+        self._task_indices[turn.slot] = lease.task_indices
         await process.send(Work(lease=lease, weights=Weights(manifest=manifest, offset=offset, num_bytes=num_bytes)))
 
     async def _take(self, turn: Turn, answer: FromSampler) -> None:
+        task_indices = self._task_indices.pop(turn.slot)
         match answer:
             case Sampled():
-                groups = groups_of(answer, policy_version=turn.policy_version, group_size=self._pool.group_size)
+                groups = groups_of(
+                    answer,
+                    policy_version=turn.policy_version,
+                    group_size=self._pool.group_size,
+                    task_indices=task_indices,
+                )
                 num_tokens = sum(answer.lengths)
                 self._tally.sampled(answer, num_tokens)
                 await self._inbox.admit(turn.slot, turn.policy_version, groups, num_tokens, answer.heartbeat.node)

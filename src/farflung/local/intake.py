@@ -1,6 +1,6 @@
 """From a sampler's message to graded groups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +10,10 @@ from farflung.rl.types import RolloutGroup
 from farflung.wire.rollout import Rollout
 
 
-def groups_of(sampled: Sampled, *, policy_version: int, group_size: int) -> tuple[RolloutGroup, ...]:
-    """The groups of a slot, in order."""
+def groups_of(
+    sampled: Sampled, *, policy_version: int, group_size: int, task_indices: Sequence[int]
+) -> tuple[RolloutGroup, ...]:
+    """The groups of a slot, in order; `task_indices` are those of its lease."""
     rollouts = list(_rollouts(sampled, policy_version, group_size))
     return tuple(
         RolloutGroup(
@@ -21,6 +23,7 @@ def groups_of(sampled: Sampled, *, policy_version: int, group_size: int) -> tupl
             rollouts=tuple(rollouts[start : start + group_size]),
             rewards=sampled.rewards[start : start + group_size],
             correct=sampled.correct[start : start + group_size],
+            task_index=task_indices[group],
         )
         for group, (task_id, start) in enumerate(
             zip(sampled.task_ids, range(0, len(rollouts), group_size), strict=True)

@@ -6,13 +6,21 @@ from farflung.slots.deterministic import ANYBODY
 from farflung.slots.leases import lease_id
 from farflung.slots.permutation import slot_target_lengths
 from farflung.slots.seeds import draw_seed
+from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.lease import Lease
 from farflung.wire.pool import PoolSpec
 
 NODE = "local"
 
 
-def write_local_lease(rules: PoolSpec, pool_digest: str, secret: bytes, turn: Turn, policy_digest: str) -> Lease:
+def write_local_lease(
+    rules: PoolSpec,
+    pool_digest: str,
+    secret: bytes,
+    turn: Turn,
+    policy_digest: str,
+    plan: CurriculumPlan | None = None,
+) -> Lease:
     """As in a deterministic pool, whatever the mode: whoever samples a slot, and however often, draws the same."""
     environment, slot = rules.environment, turn.slot
     return Lease(
@@ -23,10 +31,11 @@ def write_local_lease(rules: PoolSpec, pool_digest: str, secret: bytes, turn: Tu
         node=NODE,
         policy_version=turn.policy_version,
         policy_digest=policy_digest,
-        task_indices=tasks_of_slot(secret, slot, rules.groups_per_slot, environment),
+        task_indices=tasks_of_slot(secret, slot, rules.groups_per_slot, environment, plan),
         target_lengths=slot_target_lengths(secret, slot, rules.groups_per_slot, environment.target_lengths),
         draw_seed=draw_seed(secret, policy_digest, slot, ANYBODY, 0).hex(),
         capability_class="any",
         issued_at_ms=0,
         expires_at_ms=round(rules.lease_s * 1000),
+        curriculum_digest="" if plan is None else plan.digest(),
     )

@@ -24,15 +24,8 @@ class SamplerProcess:
     def __init__(self, name: str, memory_fd: int, num_threads: int) -> None:
         self.name = name
         ours, theirs = socket.socketpair()
-        fds = (theirs.fileno(), memory_fd)
-        path = os.pathsep.join(entry for entry in sys.path if entry)  # it finds what this process finds
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "farflung.local.sampler", *map(str, fds)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=fds,
-                env={**os.environ, "OMP_NUM_THREADS": str(num_threads), "PYTHONPATH": path},
-            )
+            self._process = start_process((theirs.fileno(), memory_fd), num_threads)
         self._socket = ours
         self._decoder = decoder_of(FromSampler)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -94,3 +87,14 @@ class SamplerProcess:
         except subprocess.TimeoutExpired:
             return f"{self.name} hung up"
         return f"{self.name} was killed by signal {-code}" if code < 0 else f"{self.name} ended with code {code}"
+
+
+def start_process(fds: tuple[int, int], num_threads: int) -> "subprocess.Popen[bytes]":
+    """Its log goes where this process's errors go."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)  # it finds what this process finds
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "farflung.local.sampler", *map(str, fds)],
+        stdin=subprocess.DEVNULL,
+        pass_fds=fds,
+        env={**os.environ, "OMP_NUM_THREADS": str(num_threads), "PYTHONPATH": path},
+    )

@@ -38,7 +38,7 @@ class LocalPublisher(Chain):
     async def send(self, publication: Publication, prepared: PreparedPolicy) -> None:
         (file,) = [file for file in prepared.manifest.files if file.name == WEIGHTS]
         (chunk,) = file.chunks
-        self._feed.announce(prepared.manifest, prepared.chunks[chunk.sha256])
+        self._feed.announce(publication, prepared.chunks[chunk.sha256])
         self.last = publication
 
     async def resume(self, ours: Publication, policy: Policy) -> None:
@@ -58,8 +58,8 @@ class LocalPublisher(Chain):
                         f"the {self._pool.max_staleness} versions before {version}: give the run another name"
                     )
                 weights = to_safetensors_bytes(publishable_state(checkpoint.masters))
-                self._feed.announce(checkpoint.publication.manifest, weights)
-        self._feed.announce(ours.manifest, to_safetensors_bytes(policy.published_state()))
+                self._feed.announce(checkpoint.publication, weights)
+        self._feed.announce(ours, to_safetensors_bytes(policy.published_state()))
 
     async def finish(self) -> None:
         self._feed.finish()

@@ -19,6 +19,7 @@ from farflung.api.routes import Route
 from farflung.errors import PeerFault, Transient
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.canonical import Record, sha256_hex
+from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.node import Heartbeat, PoolStatus, Role
@@ -89,6 +90,17 @@ class CoordinatorClient:
     async def manifest(self, version: int) -> Manifest:
         """One version's manifest; refused `not_found` when unknown or out of the window."""
         return await self._record(routes.MANIFEST, Manifest, parts={"version": str(version)})
+
+    async def curriculum(self, digest: str) -> CurriculumPlan:
+        """The plan that a manifest or lease names; refused `not_found` when its versions are out of the window.
+
+        Raises:
+            PeerFault: the answer is another plan.
+        """
+        plan = await self._record(routes.CURRICULUM, CurriculumPlan, parts={"digest": digest})
+        if plan.digest() != digest:
+            raise PeerFault("curriculum_digest", f"asked for plan {digest}, got {plan.digest()}")
+        return plan
 
     async def get_chunk(self, sha256: str, num_bytes: int) -> bytes:
         """One chunk of a manifest, checked against its hash and size; refused `not_found` when it was collected."""

@@ -45,6 +45,8 @@ class RefusalReason(StrEnum):
     """No such submission, or so old that it was forgotten."""
     NOT_ASSIGNED = "not_assigned"
     """A verdict from a validator that does not hold the assignment, or on its own node's work."""
+    CURRICULUM = "curriculum"
+    """The manifest names another plan than the one that came with it, or the plan is not for this pool's tasks."""
     VERSION_ORDER = "version_order"
     """Versions are consecutive and never replaced by other content."""
     CHUNK_MISSING = "chunk_missing"

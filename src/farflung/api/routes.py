@@ -11,6 +11,7 @@ from typing import Literal
 
 from farflung.api.records import Assignments, OpenSlots, Outcomes
 from farflung.wire.canonical import Record
+from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.node import Heartbeat, PoolStatus, Role
@@ -55,6 +56,8 @@ POOL = Route(method="GET", path="/v1/pool", gives=PoolSpec)
 LATEST_MANIFEST = Route(method="GET", path="/v1/manifests/latest", gives=Manifest)
 """Query `newer_than`, `wait_s`; 204 when there is none in time."""
 MANIFEST = Route(method="GET", path="/v1/manifests/{version}", gives=Manifest)
+CURRICULUM = Route(method="GET", path="/v1/curricula/{digest}", gives=CurriculumPlan)
+"""The plan that manifests and leases name by this digest, for whoever checks what was sampled."""
 LEASE = Route(method="POST", path="/v1/leases", takes=LeaseRequest, gives=Lease, roles=_WORKER)
 """Query `wait_s`; 204 when there is no slot for this node and version in time."""
 FORFEIT = Route(method="POST", path="/v1/forfeits", takes=Forfeit, roles=_WORKER)

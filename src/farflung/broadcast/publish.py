@@ -36,6 +36,7 @@ def prepare(
     published_at_ms: int,
     expires_at_ms: int,
     previous_digest: str = "",
+    curriculum_digest: str = "",
     chunk_bytes: int = CHUNK_BYTES,
 ) -> PreparedPolicy:
     """Cut a policy's files and describe them. Time is an argument; the signature is left to the signer."""
@@ -50,6 +51,7 @@ def prepare(
         published_at_ms=published_at_ms,
         expires_at_ms=expires_at_ms,
         previous_digest=previous_digest,
+        curriculum_digest=curriculum_digest,
     )
     chunks = {
         chunk.sha256: files[file.name][start : start + chunk.num_bytes]

@@ -119,6 +119,12 @@ class RunConfig(Config):
                 'trainer.batch_counts is "signal" with pool.deterministic, where a batch is a fixed number of slots: '
                 'set trainer.batch_counts to "all" or pool.deterministic to false'
             )
+        if self.run.local and trainer.max_sampled_per_batch > pool.max_staleness + 1:
+            raise ValueError(
+                f"trainer.max_sampled_per_batch is {trainer.max_sampled_per_batch} with pool.max_staleness "
+                f"{pool.max_staleness}: a local run samples max_staleness + 1 batches ahead, so lower the first or "
+                "raise the second"
+            )
         most_groups = trainer.max_sampled_per_batch * pool.groups_per_batch
         if pool.outstanding_groups < most_groups:
             raise ValueError(

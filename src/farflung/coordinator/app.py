@@ -26,7 +26,12 @@ from farflung.wire.verdict import EvidenceBundle, Judgement
 
 MAX_VERSION = 2**53
 """Bound of numbers in paths and queries; far above any version or sequence."""
-_PATTERNS = {"{version}": r"{version:\d{1,15}}", "{sha256}": "{sha256:[0-9a-f]{64}}", "{key}": "{key:.{1,256}}"}
+_PATTERNS = {
+    "{version}": r"{version:\d{1,15}}",
+    "{sha256}": "{sha256:[0-9a-f]{64}}",
+    "{digest}": "{digest:[0-9a-f]{64}}",
+    "{key}": "{key:.{1,256}}",
+}
 DOWNLOADABLE = ("rollouts/", "evidence/")
 
 
@@ -39,6 +44,7 @@ def build_app(core: Core, judging: JudgingDesk, gate: Gate, tokens: Mapping[Role
         routes.POOL: trainers.pool,
         routes.LATEST_MANIFEST: trainers.latest_manifest,
         routes.MANIFEST: trainers.manifest,
+        routes.CURRICULUM: trainers.curriculum,
         routes.LEASE: workers.lease,
         routes.FORFEIT: workers.forfeit,
         routes.TICKET: workers.ticket,
@@ -215,6 +221,9 @@ class _Trainers:
     async def latest_manifest(self, request: web.Request) -> web.StreamResponse:
         newer_than = exchange.whole_number(request, "newer_than", -1, least=-1, most=MAX_VERSION)
         return exchange.record_answer(await self._desk.latest_manifest(newer_than, exchange.wait_s(request)))
+
+    async def curriculum(self, request: web.Request) -> web.StreamResponse:
+        return exchange.record_answer(await self._desk.curriculum(request.match_info["digest"]))
 
     async def manifest(self, request: web.Request) -> web.StreamResponse:
         return exchange.record_answer(await self._desk.manifest(int(request.match_info["version"])))

@@ -13,6 +13,7 @@ from farflung.slots import events
 from farflung.slots.ledger import LedgerState
 from farflung.state.event_log import SNAPSHOT, Entry
 from farflung.wire.canonical import Record
+from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.pool import PoolSpec
 
@@ -40,6 +41,7 @@ class Snapshot(Record, frozen=True, kw_only=True):
     ledger: LedgerState
     manifests: tuple[Manifest, ...]
     last_publication: Publication | None
+    plans: tuple[CurriculumPlan, ...] = ()
 
 
 SlotEvent = (

@@ -119,7 +119,15 @@ class LeasingDesk:
             return None if version == table.newest or table.rules.is_deterministic else []
         if table.rules.is_deterministic:
             request = self._of_version(request, table.version_of(grant.slot))
-        lease = write_lease(core.state.rules, core.state.pool_digest, core.state.secret, request, grant, now_ms=now_ms)
+        lease = write_lease(
+            core.state.rules,
+            core.state.pool_digest,
+            core.state.secret,
+            request,
+            grant,
+            now_ms=now_ms,
+            plan=core.state.plan_of(request.policy_version),
+        )
         core.step(LeaseGranted(lease=lease))
         if provider is not None:
             self._providers[lease.lease_id] = provider

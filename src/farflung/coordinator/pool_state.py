@@ -9,6 +9,7 @@ from farflung.coordinator.journal import FORMAT, JournalRecord, PoolOpened, Publ
 from farflung.errors import OurFault, UserError
 from farflung.slots import events
 from farflung.slots.ledger import Instruction, Ledger, VersionRetired
+from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.manifest import Publication
 from farflung.wire.pool import PoolSpec
 
@@ -31,6 +32,8 @@ class PoolState:
         self.ledger = Ledger(self.rules, snapshot.ledger if snapshot else None)
         self.manifests = {manifest.policy_version: manifest for manifest in (snapshot.manifests if snapshot else ())}
         """Version -> manifest, for versions that may still be fetched."""
+        self.plans = {plan.digest(): plan for plan in (snapshot.plans if snapshot else ())}
+        """Digest -> curriculum plan, for those that a version which may still be fetched names."""
         self.last_publication = snapshot.last_publication if snapshot else None
 
     def apply(self, record: JournalRecord) -> list[Instruction]:
@@ -49,7 +52,14 @@ class PoolState:
         for instruction in instructions:
             if isinstance(instruction, VersionRetired):
                 del self.manifests[instruction.policy_version]
+                named = {manifest.curriculum_digest for manifest in self.manifests.values()}
+                self.plans = {digest: plan for digest, plan in self.plans.items() if digest in named}
         return instructions
+
+    def plan_of(self, version: int) -> CurriculumPlan | None:
+        """The plan that tasks of this version's slots follow from; None if it has none, or is not kept any more."""
+        manifest = self.manifests.get(version)
+        return self.plans[manifest.curriculum_digest] if manifest and manifest.curriculum_digest else None
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -57,6 +67,7 @@ class PoolState:
             ledger=self.ledger.state,
             manifests=tuple(self.manifests.values()),
             last_publication=self.last_publication,
+            plans=tuple(self.plans.values()),
         )
 
     def chunks_in_use(self) -> set[str]:
@@ -68,6 +79,8 @@ class PoolState:
     def _publish(self, publication: Publication) -> list[Instruction]:
         manifest = publication.manifest
         self.manifests[manifest.policy_version] = manifest
+        if publication.curriculum is not None:
+            self.plans[publication.curriculum.digest()] = publication.curriculum
         instructions: list[Instruction] = []
         if publication.batch is not None:
             instructions += self.ledger.apply(events.BatchRecorded(batch=publication.batch))

@@ -7,9 +7,11 @@ from farflung.api.records import OpenSlots
 from farflung.coordinator.core import Core
 from farflung.coordinator.journal import Published
 from farflung.coordinator.signals import Topic
+from farflung.slots.curriculum import plan_problem
 from farflung.slots.steps import batch_problem
 from farflung.wire.batch import BatchRecord, SlotOutcome
 from farflung.wire.canonical import sha256_hex
+from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.manifest import Manifest, Publication, policy_digest
 
 
@@ -30,6 +32,13 @@ class PublishingDesk:
         if manifest is None:
             raise Refused(RefusalReason.NOT_FOUND, f"version {version} was not published, or is not kept any more")
         return manifest
+
+    async def curriculum(self, digest: str) -> CurriculumPlan:
+        plan = self._core.state.plans.get(digest)
+        await self._core.committed()
+        if plan is None:
+            raise Refused(RefusalReason.NOT_FOUND, f"plan {digest} was not published, or is not kept any more")
+        return plan
 
     async def last_publication(self) -> Publication | None:
         publication = self._core.state.last_publication
@@ -60,6 +69,7 @@ class PublishingDesk:
             if not self._is_known(publication):
                 self._check_manifest(publication.manifest)
                 self._check_batch(publication)
+                self._check_curriculum(publication)
                 missing = await self._core.files.missing_chunk(publication.manifest)
                 if missing is not None:
                     raise Refused(RefusalReason.CHUNK_MISSING, f"chunk {missing} is not there in the announced size")
@@ -126,6 +136,19 @@ class PublishingDesk:
         problem = batch_problem(self._core.table, batch)
         if problem is not None:
             raise Refused(RefusalReason.BATCH_LINK, problem)
+
+    def _check_curriculum(self, publication: Publication) -> None:
+        """The plan that the manifest names comes with it, and is one for this pool."""
+        named, plan = publication.manifest.curriculum_digest, publication.curriculum
+        found = "" if plan is None else plan.digest()
+        if found != named:
+            raise Refused(RefusalReason.CURRICULUM, f"the plan is {found!r}, the manifest names {named!r}")
+        if plan is None:
+            return
+        self._check_pool(plan.pool_digest)
+        problem = plan_problem(plan, self._core.state.rules.environment)
+        if problem is not None:
+            raise Refused(RefusalReason.CURRICULUM, problem)
 
     def _previous_batch(self) -> BatchRecord | None:
         last = self._core.state.last_publication

@@ -46,6 +46,8 @@ class RolloutGroup:
     """[G] unshaped task rewards; None = the environment has none."""
     turns: tuple[tuple[Turn, ...], ...] | None = None
     """[G] turns of each rollout, in order; what lies between them is not the policy's. None = judged by outcome."""
+    task_index: int | None = None
+    """Of its task in the environment's training split; None where it is not known."""
 
     def __post_init__(self) -> None:
         counts = (len(self.rollouts), len(self.rewards), len(self.correct))

@@ -9,6 +9,7 @@ from farflung.broadcast.publish import PreparedPolicy, prepare
 from farflung.model.weights import to_safetensors_bytes
 from farflung.trainer.policy import Policy
 from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop
+from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.manifest import Publication, TensorEntry
 from farflung.wire.pool import PoolSpec
 
@@ -40,8 +41,13 @@ class Chain:
         now_ms: int,
         items: tuple[BatchItem, ...] | None,
         drops: tuple[SlotDrop, ...],
+        plan: CurriculumPlan | None = None,
     ) -> tuple[Publication, PreparedPolicy]:
-        """The next version, ready to be sent; `items` is None for the first, which no batch made."""
+        """The next version, ready to be sent; `items` is None for the first, which no batch made.
+
+        Args:
+            plan: what the tasks of the version's slots follow from, beside the pool's rules.
+        """
         state = policy.published_state()
         files = {**self._policy_files, WEIGHTS: to_safetensors_bytes(state)}
         prepared = prepare(
@@ -53,10 +59,11 @@ class Chain:
             published_at_ms=now_ms,
             expires_at_ms=now_ms + EXPIRES_AFTER_MS,
             previous_digest="" if self.last is None else self.last.manifest.digest(),
+            curriculum_digest="" if plan is None else plan.digest(),
             chunk_bytes=self._chunk_bytes,
         )
         batch = None if items is None else self._batch_record(optimizer_step, items, drops)
-        return Publication(manifest=prepared.manifest, batch=batch), prepared
+        return Publication(manifest=prepared.manifest, batch=batch, curriculum=plan), prepared
 
     def _batch_record(
         self, optimizer_step: int, items: tuple[BatchItem, ...], drops: tuple[SlotDrop, ...]

@@ -253,6 +253,41 @@ class ComputeConfig(Config):
     )
 
 
+class CurriculumConfig(Config):
+    """Which tasks are sampled more often than the pool's own order has them (see `rl.curriculum`)."""
+
+    enabled: bool = Field(False, description="Off = every task comes once before any comes twice.")
+    target_rate: float = Field(0.5, gt=0, lt=1, description="Solve rate that is sought.")
+    band: float = Field(0.4, gt=0, lt=1, description="Distance from target_rate at which a task is no longer sought.")
+    explore_share: float = Field(
+        0.25, ge=0.001, le=1, description="Share of the groups that go through all tasks as if it were off."
+    )
+    revisit_share: float = Field(
+        0.8, ge=0, le=1, description="Of the other groups: the share for tasks that are known to be worth it."
+    )
+    weights: Literal["fixed", "adaptive"] = Field(
+        "fixed", description="adaptive = the other groups move to those members of a mixture where there is to learn."
+    )
+    smoothing: float = Field(0.5, ge=0, lt=1, description="Weight of the past in a task's solve rate.")
+    retry_after: int = Field(
+        4, ge=1, le=1 << 20, description="Versions until an unsolved task is tried again; doubles with every failure."
+    )
+    max_retry_after: int = Field(256, ge=1, le=1 << 20, description="Versions; the longest such pause.")
+    max_tracked_tasks: int = Field(
+        10_000, ge=1, le=100_000, description="Tasks whose solve rate is remembered; 28 bytes each in a checkpoint."
+    )
+    max_planned_tasks: int = Field(512, ge=0, le=4096, description="Tasks that one plan may name.")
+    every_versions: int = Field(1, ge=1, description="Versions between plans.")
+
+    @model_validator(mode="after")
+    def _pauses_are_in_order(self) -> "CurriculumConfig":
+        if self.max_retry_after < self.retry_after:
+            raise ValueError(
+                f"max_retry_after is {self.max_retry_after} with retry_after {self.retry_after}: it must not be less"
+            )
+        return self
+
+
 class CheckpointConfig(Config):
     every_versions: int = Field(
         1, ge=1, description="1 = nothing is lost at a kill; n = at most n - 1 versions are stepped back over."
@@ -280,6 +315,7 @@ class TrainerConfig(Config):
     shaping: ShapingConfig = ShapingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     compute: ComputeConfig = ComputeConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 

@@ -55,13 +55,19 @@ class Figures:
         self._append_samples(version, evaluation)
 
     def version(
-        self, version: int, batch: Batch, step: Step, times_s: Mapping[str, float], drops: Mapping[str, int]
+        self,
+        version: int,
+        batch: Batch,
+        step: Step,
+        times_s: Mapping[str, float],
+        drops: Mapping[str, int],
+        steering: Mapping[str, float] = {},
     ) -> None:
         """Of a version that is about to be published; of several rows of one version the last counts."""
         histogram = {str(versions): count for versions, count in batch.staleness.counts.items()}
         self._metrics.write(
             "train",
-            {**step.metrics, **times_s, "staleness/histogram": histogram, "drops": drops},
+            {**step.metrics, **steering, **times_s, "staleness/histogram": histogram, "drops": drops},
             version=version,
         )
 

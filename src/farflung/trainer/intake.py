@@ -51,7 +51,7 @@ def graded_groups(
         raise PeerFault(reason, f"accepted slot {outcome.slot}: {detail}")
     size = rules.pool.group_size
     return tuple(
-        _group(outcome.slot, rollouts[start : start + size], evidence.rewards[start : start + size])
+        _group(outcome, rollouts[start : start + size], evidence.rewards[start : start + size])
         for start in range(0, len(rollouts), size)
     )
 
@@ -91,12 +91,14 @@ def _problems(
         yield RejectReason.TOKEN_RANGE, "a completion has a reserved id"
 
 
-def _group(slot: int, rollouts: Sequence[Rollout], rewards: Sequence[RewardResult]) -> RolloutGroup:
+def _group(outcome: SlotOutcome, rollouts: Sequence[Rollout], rewards: Sequence[RewardResult]) -> RolloutGroup:
+    group, indices = rollouts[0].group, outcome.task_indices
     return RolloutGroup(
-        slot=slot,
-        group=rollouts[0].group,
+        slot=outcome.slot,
+        group=group,
         task_id=rollouts[0].task_id,
         rollouts=tuple(rollouts),
         rewards=tuple(result.reward for result in rewards),
         correct=tuple(result.correct for result in rewards),
+        task_index=indices[group] if group < len(indices) else None,
     )

@@ -33,6 +33,7 @@ FIXED = (
     "chunk_bytes",
     "compute.device",
     "compute.dtype",
+    "curriculum.",
     "evaluation.num_tasks",
     "evaluation.temperature",
     "max_sampled_per_batch",

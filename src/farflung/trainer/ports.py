@@ -12,6 +12,7 @@ from farflung.rl.types import Batch
 from farflung.trainer.policy import Policy
 from farflung.trainer.samples import TrainingSet
 from farflung.wire.batch import BatchItem, SlotDrop
+from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.manifest import Publication
 
 
@@ -54,6 +55,7 @@ class PolicyTarget(Protocol):
         now_ms: int,
         items: tuple[BatchItem, ...] | None,
         drops: tuple[SlotDrop, ...],
+        plan: CurriculumPlan | None = None,
     ) -> tuple[Publication, PreparedPolicy]:
         """Blocking; the next version, ready to be sent. `items` is None for the first, which no batch made."""
         ...

@@ -140,6 +140,7 @@ class Publisher(Chain):
             now_ms=ours.manifest.published_at_ms,
             items=None,
             drops=(),
+            plan=ours.curriculum,
         )
         if prepared.manifest.digest() != ours.manifest.digest():
             raise UserError(

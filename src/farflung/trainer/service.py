@@ -33,6 +33,7 @@ from farflung.trainer.inbox import Inbox
 from farflung.trainer.intake import IntakeRules
 from farflung.trainer.learner import NON_FINITE, Step
 from farflung.trainer.marks import Mark, Marks, pass_by
+from farflung.trainer.member_metrics import member_metrics
 from farflung.trainer.ports import PolicyTarget, RolloutSource
 from farflung.trainer.publisher import Publisher
 from farflung.trainer.samples import group_rewards
@@ -235,9 +236,11 @@ class Trainer:
                 )
         self.setup.learner.keep(step)
         await self.inbox.release(batch.batch_id)
+        if self.setup.curriculum is not None:
+            self.setup.curriculum.observe(batch)
         is_best = evaluation is not None and canary.accept(evaluation)
         # Before the version is durable: killed in between, it is made and written once more, and never missing.
-        self.figures.version(next_version, batch, step, laps.take(), self._drops())
+        self.figures.version(next_version, batch, step, laps.take(), self._drops(), self._steering_metrics(batch))
         self.marks(Mark.RELEASED, next_version)
         with self.activity.busy("publishing"), suppress(Stopped):  # stopped, it is durable: the next start announces it
             await self._publish(batch, step, is_best=is_best)
@@ -273,7 +276,7 @@ class Trainer:
 
     async def _publish(self, batch: Batch | None, step: Step | None, *, is_best: bool) -> None:
         """Make the checkpoint durable, then announce the version that it holds."""
-        learner = self.setup.learner
+        learner, curriculum = self.setup.learner, self.setup.curriculum
         publication, prepared = await asyncio.to_thread(
             self.publisher.prepare,
             learner.policy,
@@ -281,6 +284,7 @@ class Trainer:
             now_ms=int(time.time() * 1000),
             items=None if batch is None or step is None else self.feed.items(batch, step.training),
             drops=() if batch is None else batch.drops,
+            plan=None if curriculum is None else curriculum.plan_for(self.publisher.policy_version + 1),
         )
         version = publication.manifest.policy_version
         is_last = version >= self.config.max_versions or self.stop.is_set()
@@ -298,6 +302,12 @@ class Trainer:
         if batch is not None:
             self.vitals.add_tokens(batch.num_tokens)
             self.feed.published([*batch.slots, *(drop.slot for drop in batch.drops)])
+
+    def _steering_metrics(self, batch: Batch) -> dict[str, float]:
+        """Of the pool's strata, and of the plan that the batch's successors are sampled by."""
+        members = member_metrics(batch.groups, self.pool.environment.strata)
+        curriculum = self.setup.curriculum
+        return members if curriculum is None else members | curriculum.metrics(self.publisher.policy_version + 1)
 
     async def _roll_back(
         self, batch: Batch, reason: str, *, must_restore: bool, evaluation: Evaluation | None = None

@@ -24,6 +24,7 @@ from farflung.slots.deterministic import slots_per_batch
 from farflung.trainer.canary import Canary
 from farflung.trainer.checkpoint import Checkpoint, Component
 from farflung.trainer.config import TrainerConfig
+from farflung.trainer.curriculum import Curriculum
 from farflung.trainer.learner import Learner
 from farflung.trainer.lineage import Lineage, changes, refuse, settings_of, software_changes
 from farflung.trainer.model_source import TINY, ModelDescription, describe
@@ -56,6 +57,8 @@ class Setup:
     lineage: Lineage
     accepted_changes: tuple[str, ...] = ()
     """What is not as it was in the checkpoint, and is gone on with knowingly."""
+    curriculum: Curriculum | None = None
+    """One of the components, if there is one."""
     components: Mapping[str, Component] = field(default_factory=dict)
     """Whatever else has a state: curriculum, adaptive objectives."""
 
@@ -84,6 +87,7 @@ def set_up(
     reference = _reference(config, policy, description, run_folder)
     learner = Learner(policy, config, pool, reserved, reference)
     lineage = _lineage(config, environment, package_of(installed), policy)
+    curriculum = Curriculum(config.curriculum, pool) if config.curriculum.enabled else None
     setup = Setup(
         environment=environment,
         description=description,
@@ -95,7 +99,8 @@ def set_up(
         rollbacks_in_a_row=0 if checkpoint is None else checkpoint.progress.rollbacks_in_a_row,
         lineage=lineage,
         accepted_changes=() if checkpoint is None else _accepted_changes(config, pool, checkpoint, lineage),
-        components=_components(learner, reference),
+        curriculum=curriculum,
+        components=_components(learner, reference, curriculum),
     )
     if checkpoint is not None:
         setup.learner.resume(checkpoint)
@@ -117,10 +122,14 @@ def _reference(
     return Reference(policy, folder, description.tokenizer.files, is_given=bool(kl.reference))
 
 
-def _components(learner: Learner, reference: Reference | None) -> dict[str, Component]:
+def _components(learner: Learner, reference: Reference | None, curriculum: Curriculum | None) -> dict[str, Component]:
     """Those that have something to remember."""
-    components: dict[str, Component] = {"objective": learner.adaptation} if learner.adaptation.is_on else {}
-    return components if reference is None else components | {"reference": reference}
+    named: dict[str, Component | None] = {
+        "objective": learner.adaptation if learner.adaptation.is_on else None,
+        "reference": reference,
+        "curriculum": curriculum,
+    }
+    return {name: component for name, component in named.items() if component is not None}
 
 
 def _lineage(config: TrainerConfig, environment: Environment, package: tuple[str, str], policy: Policy) -> Lineage:

@@ -79,14 +79,14 @@ class Manifest(Record, frozen=True, kw_only=True):
 
 
 class Publication(Record, frozen=True, kw_only=True):
-    """What the trainer announces: a version, the batch that made it (none for the first) and the plan, if it is new."""
+    """What the trainer announces: a version, the batch that made it (none for the first) and the plan that it names."""
 
     MAX_BYTES: ClassVar[int] = 9 << 20
 
     manifest: Manifest
     batch: BatchRecord | None = None
     curriculum: CurriculumPlan | None = None
-    """The plan that the manifest names; None if it names none, or the one of the version before."""
+    """What the tasks of its slots follow from, beside the pool's rules; None if the manifest names none."""
 
 
 def policy_digest(files: tuple[ManifestFile, ...]) -> str:

@@ -118,11 +118,12 @@ def _add_status(commands: Commands) -> None:
 def _add_plot(commands: Commands) -> None:
     plot = _command(commands, "plot", "pictures of one run or of several", help_texts.PLOT, help_texts.PLOT_EPILOG)
     plot.add_argument("runs", metavar="RUN", nargs="+", help="folder of a run")
-    plot.add_argument("--out", metavar="FILE", help="(default plot.png in the run's folder, or here for several)")
+    plot.add_argument("--out", metavar="PATH", help="(default plot.png in the run's folder, or here for several)")
     plot.add_argument("--each", metavar="DIR", help="a file per picture instead of one page")
     plot.add_argument("--format", choices=("png", "svg", "pdf"), default="png", help="of files that are not named")
-    plot.add_argument("--x", choices=("versions", "time", "samples", "tokens"), default="versions", help="x axis")
-    plot.add_argument("--smooth", type=float, default=0.9, metavar="KEEP", help="weight of the past (default 0.9)")
+    axes = ("versions", "time", "samples", "tokens")
+    plot.add_argument("--x", choices=axes, type=_axis, default="versions", help="x axis (steps is versions too)")
+    plot.add_argument("--smooth", type=float, metavar="KEEP", help="weight of the past, 0 = none (default: by length)")
     plot.add_argument(
         "--metrics", metavar="A,B", help="these pictures or figures only, e.g. reward,grad_norm,eval/accuracy"
     )
@@ -191,6 +192,11 @@ def _add_chat(commands: Commands) -> None:
     chat.add_argument("--max-tokens", type=int, default=512, help="longest answer (default 512)")
     chat.add_argument("--seed", type=int, help="the same seed and words give the same answers")
     chat.add_argument("--thinking-budget", type=int, metavar="TOKENS", help="tell the model how long to think")
+
+
+def _axis(text: str) -> str:
+    """A version is what a step of training makes, and some people call it so."""
+    return "versions" if text == "steps" else text
 
 
 def _integers(text: str) -> tuple[int, ...]:

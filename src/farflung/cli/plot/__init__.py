@@ -1,8 +1,12 @@
 """`farflung plot RUN...`: one run or several as pictures.
 
-runs.py      folders -> Run: rows by version, what the account of usage says
-axis.py      what stands on the x axis: versions, minutes, rollouts, tokens
-lines.py     one figure over the axis, of runs or of seeds of a run as mean and band
-panels.py    the other kinds: histogram, stacked bars, timeline of waits
-overview.py  all of it on one page
+runs.py      folders -> Run: rows by version, account of usage, intervals of activity
+axis.py      what stands on the x axis: versions, time, rollouts, tokens
+families.py  what has one colour: a run, or the seeds of one experiment
+lines.py     figures over the axis, of seeds as mean and band
+bars.py      staleness, time of a step, groups without a gradient
+waits.py     who waits: over time, in all, and as a timeline
+panels.py    the pictures by name
+page.py      all of them on one page, or a file for each
+command.py   the command
 """

@@ -1,136 +1,126 @@
-"""Kinds of pictures other than lines: histogram, stacked bars, timeline of waits."""
+"""The pictures by name: what each shows, and how large it is on a page."""
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
-from farflung.cli.plot.lines import COLOURS
-from farflung.cli.plot.runs import Run, number, plain
-from farflung.cli.report.summary import staleness_histogram
-from farflung.telemetry.metrics import MetricsRow
+from farflung.cli.plot import bars, waits
+from farflung.cli.plot.families import Family, Look
+from farflung.cli.plot.lines import Series, draw_lines
+from farflung.cli.plot.runs import Run, number
 
-STEP_PARTS = ("wait_for_batch", "train", "evaluate", "publish")
-NUM_TIME_CELLS = 120
-MAX_NODES_SHOWN = 24
-MAX_REASONS_SHOWN = 6
+LOG_DECADES = 4
+MIN_LOG_RATIO = 10
+"""Largest to smallest; below, a plain axis is easier to read."""
 
-
-def draw_staleness(axes: Axes, runs: Sequence[Run]) -> bool:
-    """Share of the rollouts that were trained on, by versions between sampling and training."""
-    histograms = [(run.name, staleness_histogram(run.train)) for run in runs]
-    drawn = [(name, counts) for name, counts in histograms if counts]
-    width = 0.8 / max(len(drawn), 1)
-    for index, (name, counts) in enumerate(drawn):
-        total = sum(counts.values())
-        offset = (index - (len(drawn) - 1) / 2) * width
-        shares = [100 * count / total for count in counts.values()]
-        axes.bar([each + offset for each in counts], shares, width, color=COLOURS[index % len(COLOURS)], label=name)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("staleness, versions")
-    axes.set_ylabel("% of rollouts")
-    return bool(drawn)
+Draw = Callable[[Axes, Sequence[Family], Look], bool]
+"""Returns whether there was anything to draw."""
 
 
-def draw_step_time(axes: Axes, runs: Sequence[Run]) -> bool:
-    """Mean seconds of a version by what the trainer did, a bar per run."""
-    means = {run.name: {part: _mean(run.train, f"time/{part}_s") for part in STEP_PARTS} for run in runs if run.train}
-    _stacked(axes, means, [part.replace("_", " ") for part in STEP_PARTS], list(STEP_PARTS))
-    axes.set_xlabel("seconds per version")
-    return any(value for parts in means.values() for value in parts.values())
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Panel:
+    name: str
+    """Of its file."""
+    title: str
+    draw: Draw
+    num_columns: int = 1
+    """Of the page's grid."""
+    of_one_run: bool = False
+    """Whether it can show one run only, and is left out where there are several."""
 
 
-def draw_without_gradient(axes: Axes, runs: Sequence[Run]) -> bool:
-    """Groups that carried no gradient, by reason, a bar per run."""
-    drops: dict[str, dict[str, float]] = {}
-    for run in runs:
-        last: Mapping[str, Any] = next(
-            (row["drops"] for row in reversed(run.train) if isinstance(row.get("drops"), dict)), {}
-        )
-        drops[run.name] = {str(reason): float(count) for reason, count in last.items()}
-    totals: dict[str, float] = {}
-    for counts in drops.values():
-        for reason, count in counts.items():
-            totals[reason] = totals.get(reason, 0.0) + count
-    reasons = sorted(totals, key=lambda reason: -totals[reason])[:MAX_REASONS_SHOWN]
-    _stacked(axes, drops, [reason.replace("_", " ") for reason in reasons], reasons)
-    axes.set_xlabel("groups since the start")
-    return bool(reasons)
+def _lines(*series: Series, y: str = "", is_log: bool = False, is_share: bool = False) -> Draw:
+    def draw(axes: Axes, group: Sequence[Family], look: Look) -> bool:
+        is_drawn = draw_lines(axes, group, series, look, is_log=is_log)
+        axes.set_ylabel(y)
+        if is_log and is_drawn:
+            _log_scale(axes)
+        if is_share and is_drawn and axes.get_ylim()[1] <= 1.1:
+            axes.set_ylim(min(0.0, axes.get_ylim()[0]) - 0.02, 1.02)
+        return is_drawn
+
+    return draw
 
 
-def draw_waits(axes: Axes, runs: Sequence[Run]) -> bool:
-    """One run: how much each process waited over time; several: over all of it."""
-    return _timeline(axes, runs[0]) if len(runs) == 1 else _idle_shares(axes, runs)
+def _log_scale(axes: Axes) -> None:
+    """At most `LOG_DECADES` below the largest: a figure that starts near 0 hides the rest."""
+    values = np.concatenate([np.asarray(line.get_ydata(), dtype=np.float64) for line in axes.get_lines()])
+    positive = values[values > 0]
+    if len(positive) and positive.max() > MIN_LOG_RATIO * positive.min():
+        axes.set_yscale("log")
+        axes.set_ylim(max(positive.min(), positive.max() / 10**LOG_DECADES) / 1.3, positive.max() * 1.3)
 
 
-def _timeline(axes: Axes, run: Run) -> bool:
-    names = list(dict.fromkeys(str(row.get("node")) for row in run.nodes))[:MAX_NODES_SHOWN]
-    if not names:
-        return False
-    end_s = max(float(row["time_s"]) for row in run.nodes)
-    edges_s = np.linspace(run.start_s, max(end_s, run.start_s + 1), NUM_TIME_CELLS + 1)
-    shares = np.full((len(names), NUM_TIME_CELLS), np.nan)
-    for index, name in enumerate(names):
-        for begin_s, until_s, share in _intervals([row for row in run.nodes if row.get("node") == name]):
-            cells = slice(*np.searchsorted(edges_s, (begin_s, until_s)))
-            shares[index, cells] = share
-    minutes = (edges_s[-1] - run.start_s) / 60
-    image = axes.imshow(
-        100 * shares,
-        aspect="auto",
-        interpolation="nearest",
-        cmap="cividis",
-        vmin=0,
-        vmax=100,
-        extent=(0, minutes, len(names) - 0.5, -0.5),
-    )
-    axes.set_yticks(range(len(names)), [plain(name) for name in names])
-    axes.set_xlabel("minutes since the start")
-    axes.figure.colorbar(image, ax=axes, label="% of its time spent waiting", fraction=0.05)
-    return True
+def _over_time(draw: Draw) -> Draw:
+    """Beside the same picture over versions; where that one is over time, there is no need for it."""
+    return lambda axes, group, look: look.axis != "time" and draw(axes, group, replace(look, axis="time"))
 
 
-def _intervals(rows: Sequence[MetricsRow]) -> list[tuple[float, float, float]]:
-    """(from, to, share of waiting) between heartbeats; a process that began again starts a new count."""
-    intervals = []
-    for before, after in pairwise(rows):
-        if before.get("session") != after.get("session"):
-            continue
-        worked, waited = ((number(after, name) or 0.0) - (number(before, name) or 0.0) for name in ("busy_s", "idle_s"))
-        if worked >= 0 and waited >= 0 and worked + waited > 0:
-            intervals.append((float(before["time_s"]), float(after["time_s"]), waited / (worked + waited)))
-    return intervals
+_ACCURACY = _lines(Series(metric="accuracy", from_evals=True), is_share=True)
+_REWARD = _lines(Series(metric="reward/mean"))
+
+PANELS: tuple[Panel, ...] = (
+    Panel(name="reward", title="Mean reward of the batch", draw=_REWARD),
+    Panel(name="accuracy", title="Held-out accuracy", draw=_ACCURACY),
+    Panel(name="reward-time", title="Mean reward over time", draw=_over_time(_REWARD)),
+    Panel(name="accuracy-time", title="Held-out accuracy over time", draw=_over_time(_ACCURACY)),
+    Panel(
+        name="length",
+        title="Completion length",
+        draw=_lines(
+            Series(metric="completions/mean_length", label="all"),
+            Series(metric="completions/mean_terminated_length", label="ended by themselves"),
+            y="tokens, mean",
+        ),
+    ),
+    Panel(
+        name="shares",
+        title="Without signal, truncated",
+        draw=_lines(
+            Series(metric="frac_reward_zero_std", label="groups without signal"),
+            Series(metric="completions/clipped_ratio", label="rollouts truncated"),
+            y="share",
+            is_share=True,
+        ),
+    ),
+    Panel(name="entropy", title="Entropy", draw=_lines(Series(metric="entropy"), y="nats per token")),
+    Panel(name="gradient", title="Gradient norm before clipping", draw=_lines(Series(metric="grad_norm"), is_log=True)),
+    Panel(
+        name="mismatch",
+        title="Trainer against sampler",
+        draw=_lines(Series(metric="mismatch_kl/mean"), y="mismatch KL, nats per token", is_log=True),
+    ),
+    Panel(
+        name="clip",
+        title="Clipped and masked",
+        draw=_lines(
+            Series(metric="clip_ratio/region_mean", label="clipped"),
+            Series(metric="is_masked", label="masked"),
+            y="share of tokens",
+        ),
+    ),
+    Panel(name="staleness-over", title="Staleness over the run", draw=bars.draw_staleness_over),
+    Panel(name="staleness", title="Staleness in all", draw=bars.draw_staleness),
+    Panel(name="dropped", title="Groups without a gradient", draw=bars.draw_without_gradient),
+    Panel(name="step-time", title="Where a version's time goes", draw=bars.draw_step_time),
+    Panel(name="learning-rate", title="Learning rate", draw=_lines(Series(metric="learning_rate", is_exact=True))),
+    Panel(name="waits", title="Share of time waiting", draw=waits.draw_waits),
+    Panel(name="timeline", title="What each process does", draw=waits.draw_timeline, num_columns=4, of_one_run=True),
+)
+"""Those of the page, in its order."""
 
 
-def _idle_shares(axes: Axes, runs: Sequence[Run]) -> bool:
-    roles = ("trainer", "worker", "validator")
-    means = {run.name: [run.usage.idle_ratio(role) for role in roles] for run in runs}
-    width = 0.8 / len(means)
-    for index, (name, ratios) in enumerate(means.items()):
-        offset = (index - (len(means) - 1) / 2) * width
-        places = [place + offset for place in range(len(roles))]
-        axes.bar(places, [100 * (ratio or 0.0) for ratio in ratios], width, color=COLOURS[index % 7], label=name)
-    axes.set_xticks(range(len(roles)), [f"{role}s" if role != "trainer" else role for role in roles])
-    axes.set_ylabel("% of its time spent waiting")
-    return any(ratio is not None for ratios in means.values() for ratio in ratios)
+def panel_of(metric: str) -> Panel:
+    """Any figure of the rows as a panel of its own."""
+    from_evals = metric.startswith("eval/")
+    series = Series(metric=metric.removeprefix("eval/"), from_evals=from_evals)
+    return Panel(name=metric.replace("/", "-"), title=metric, draw=_lines(series))
 
 
-def _stacked(
-    axes: Axes, values: Mapping[str, Mapping[str, float]], labels: Sequence[str], parts: Sequence[str]
-) -> None:
-    names = list(values)[::-1]
-    left = np.zeros(len(names))
-    for index, (part, label) in enumerate(zip(parts, labels, strict=True)):
-        widths = np.array([values[name].get(part, 0.0) for name in names])
-        axes.barh(names, widths, left=left, color=COLOURS[index % 7], label=label, height=0.6)
-        left += widths
-    if len(names) == 1:
-        axes.set_ylim(-1, 1)
-
-
-def _mean(rows: Sequence[MetricsRow], name: str) -> float:
-    values = [value for row in rows if (value := number(row, name)) is not None]
-    return sum(values) / len(values) if values else 0.0
+def metrics_of(runs: Sequence[Run]) -> list[str]:
+    """Names of figures that any run has."""
+    names = {name for run in runs for row in run.train for name in row if number(row, name) is not None}
+    names |= {f"eval/{name}" for run in runs for row in run.evals for name in row if number(row, name) is not None}
+    return sorted(names - {"time_s", "version", "eval/time_s", "eval/version"})

@@ -2,7 +2,6 @@
 
 usage.py    pool.jsonl: who worked and who waited, over all sessions of a run
 summary.py  pure: metrics and usage in, the figures of the whole run out
-curves.py   the picture
 samples.py  the table of sampled completions
 write.py    all three, and a short text
 """

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from farflung.cli.report.summary import NUM_REWARD_VERSIONS, Summary, summarize
-from farflung.cli.report.usage import Usage, fold
+from farflung.cli.report.usage import fold
 from farflung.cli.run_folder import RunFolder
 from farflung.cli.view import words
-from farflung.telemetry.metrics import MetricsRow, read_json_lines, read_metrics
+from farflung.telemetry.metrics import read_json_lines, read_metrics
 
 MAX_EVENTS = 8
 MAX_EVENT_CHARS = 300
@@ -21,10 +21,11 @@ def write_report(folder: RunFolder, *, title: str, seed: int, config_digest: str
     Raises:
         OSError: the disk refuses.
     """
-    metrics, usage = read_metrics(folder.metrics), fold(read_metrics(folder.usage))
-    summary = summarize(metrics, usage, seed=seed, config_digest=config_digest)
+    summary = summarize(
+        read_metrics(folder.metrics), fold(read_metrics(folder.usage)), seed=seed, config_digest=config_digest
+    )
     _publish(folder.summary, lambda path: path.write_text(json.dumps(summary.to_dict(), indent=2) + "\n"))
-    _write_pictures(folder, metrics, usage, title)
+    _write_pictures(folder, title)
     return summary
 
 
@@ -69,11 +70,13 @@ def as_text(summary: Summary, folder: RunFolder, events: Sequence[str] = ()) -> 
     return "\n".join(lines)
 
 
-def _write_pictures(folder: RunFolder, metrics: list[MetricsRow], usage: Usage, title: str) -> None:
-    from farflung.cli.report.curves import write_curves  # matplotlib takes a second to import
+def _write_pictures(folder: RunFolder, title: str) -> None:
+    from farflung.cli.plot.families import Look  # matplotlib takes a second to import
+    from farflung.cli.plot.page import write_page
+    from farflung.cli.plot.runs import load_run
     from farflung.cli.report.samples import write_samples
 
-    _publish(folder.curves, lambda path: write_curves(path, metrics, usage, title=title))
+    _publish(folder.curves, lambda path: write_page(path, [load_run(folder)], Look(), title=title))
     _publish(folder.samples_page, lambda path: write_samples(path, read_json_lines(folder.samples), title=title))
 
 

@@ -15,6 +15,7 @@ import torch
 from farflung.broadcast.watch import FetchedPolicy
 from farflung.errors import UserError
 from farflung.local import process, service
+from farflung.local.crew import Crew, num_versions
 from farflung.local.leases import write_local_lease
 from farflung.local.slot_book import Turn
 from farflung.local.tally import StatusFile
@@ -34,7 +35,7 @@ from forked_sampler import ForkedSampler, start_forked
 from tiny_pool import NUM_TASKS, SEED, description, environment, pool_spec, tiny_policy, trainer_config
 
 POOL = pool_spec()
-WARM = {"warm_start": {"max_steps": 60, "target_accuracy": 0.25, "lr": 2e-2, "batch_size": 32}}
+WARM: dict[str, Any] = {"warm_start": {"max_steps": 60, "target_accuracy": 0.25, "lr": 2e-2, "batch_size": 32}}
 """Random weights are never right, and then there is nothing to reinforce."""
 
 
@@ -89,7 +90,11 @@ async def train(
         trainer_config(**config),
         WorkerConfig(),
         pool,
-        num_samplers=num_samplers,
+        crew=Crew(
+            num_samplers,
+            num_threads=1,
+            num_versions=num_versions(is_deterministic=pool.is_deterministic, max_staleness=pool.max_staleness),
+        ),
         run_folder=folder,
         seed=SEED,
         stop=stop or asyncio.Event(),
@@ -212,7 +217,7 @@ async def test_a_killed_trainer_goes_back_to_its_checkpoint_and_trains_on_nothin
         if (mark, version) == (Mark.ANNOUNCED, 5):
             raise Killed
 
-    often = {"checkpoint": {"every_versions": 3}}
+    often: dict[str, Any] = {"checkpoint": {"every_versions": 3}}
     with pytest.raises(Killed):
         await train(tmp_path, max_versions=7, marks=die, **often)
     assert newest(tmp_path).progress.policy_version == 3

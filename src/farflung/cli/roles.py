@@ -152,14 +152,13 @@ def _tell_url(url: str) -> None:
 
 
 def _trainer(config: RunConfig, url: str, token: str | None) -> RoleService:
-    from farflung.trainer import marks, service
-
     root = folder_of(config).root
     root.mkdir(parents=True, exist_ok=True)
-    fatal = os.environ.get(marks.VARIABLE)
-    told = marks.kill_at(fatal) if fatal else marks.pass_by
     if config.run.local:
-        return _local_trainer(config, root, told)
+        return _local_trainer(config, root)
+    from farflung.trainer import service
+
+    told = _marks()
     return lambda stop, activity: service.run(
         config.trainer,
         url=url,
@@ -172,22 +171,36 @@ def _trainer(config: RunConfig, url: str, token: str | None) -> RoleService:
     )
 
 
-def _local_trainer(config: RunConfig, root: Path, told: "Marks") -> RoleService:
+def _local_trainer(config: RunConfig, root: Path) -> RoleService:
+    from farflung.local.crew import Crew, num_versions
+
+    crew = Crew(  # first of all: they import torch while we do
+        config.supervisor.num_samplers,
+        num_threads=config.worker.num_threads,
+        num_versions=num_versions(is_deterministic=config.pool.deterministic, max_staleness=config.pool.max_staleness),
+    )
     from farflung.cli.pool_rules import build_pool
     from farflung.local import service
 
-    pool = build_pool(config)
+    pool, told = build_pool(config), _marks()
     return lambda stop, activity: service.run(
         config.trainer,
         config.worker,
         pool,
-        num_samplers=config.supervisor.num_samplers,
+        crew=crew,
         run_folder=root,
         seed=config.run.seed,
         stop=stop,
         marks=told,
         activity=activity,
     )
+
+
+def _marks() -> "Marks":
+    from farflung.trainer import marks
+
+    fatal = os.environ.get(marks.VARIABLE)
+    return marks.kill_at(fatal) if fatal else marks.pass_by
 
 
 def _worker(config: RunConfig, url: str, _token: str | None) -> RoleService:

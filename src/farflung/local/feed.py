@@ -9,11 +9,11 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from farflung.errors import UserError
+from farflung.local.crew import Crew
 from farflung.local.intake import groups_of
 from farflung.local.leases import write_local_lease
 from farflung.local.messages import Broken, FromSampler, Ready, Sampled, Settings, Unworkable, Weights, Work
 from farflung.local.process import SamplerDied, SamplerProcess
-from farflung.local.shared_weights import SharedWeights
 from farflung.local.slot_book import SlotBook, Turn
 from farflung.local.tally import Tally
 from farflung.rl.types import Batch
@@ -31,31 +31,6 @@ MAX_FAILED_STARTS = 3
 UNWORKABLE = "unworkable"
 
 
-class Crew:
-    """The processes: started before anything is known but their number, told their settings when they are asked to
-    work."""
-
-    def __init__(self, num_samplers: int, num_threads: int, memory: SharedWeights) -> None:
-        self._num_threads = num_threads
-        self._memory = memory
-        self.processes = [self._start(number) for number in range(num_samplers)]
-
-    def replace(self, number: int) -> SamplerProcess:
-        """Another one in the place of one that is dead."""
-        self.processes[number] = self._start(number)
-        return self.processes[number]
-
-    def close(self) -> None:
-        """No process is left when this returns."""
-        for process in self.processes:
-            process.hang_up()
-        for process in self.processes:
-            process.wait()
-
-    def _start(self, number: int) -> SamplerProcess:
-        return SamplerProcess(f"sampler-{number + 1}", self._memory.fd, self._num_threads)
-
-
 class LocalFeed:
     """Implements `trainer.ports.RolloutSource`; takes versions from `local.publisher`."""
 
@@ -64,7 +39,6 @@ class LocalFeed:
         pool: PoolSpec,
         inbox: Inbox,
         crew: Crew,
-        memory: SharedWeights,
         settings: Sequence[Settings],
         tally: Tally,
         *,
@@ -80,7 +54,7 @@ class LocalFeed:
         self._pool_digest = pool.digest()
         self._inbox = inbox
         self._crew = crew
-        self._memory = memory
+        self._memory = crew.memory
         self._settings = settings
         self._tally = tally
         self._secret = secret

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 
 from farflung.api.patience import Stopped
-from farflung.local.feed import Crew, LocalFeed
+from farflung.local.crew import Crew
+from farflung.local.feed import LocalFeed
 from farflung.local.messages import Settings
 from farflung.local.publisher import LocalPublisher
-from farflung.local.shared_weights import SharedWeights
 from farflung.local.tally import STATUS_EVERY_S, StatusFile, Tally, status_of
 from farflung.model.determinism import compute_deterministically
 from farflung.slots.deterministic import secret_of
@@ -40,7 +40,7 @@ async def run(
     worker: WorkerConfig,
     pool: PoolSpec,
     *,
-    num_samplers: int,
+    crew: Crew,
     run_folder: Path,
     seed: int,
     stop: asyncio.Event,
@@ -51,6 +51,7 @@ async def run(
 
     Args:
         worker: how samplers compute; what concerns the network is not looked at.
+        crew: sampler processes; they end with this call.
         seed: of weights, and of all tasks and draws.
         marks: told the moments of the trainer's life.
 
@@ -58,13 +59,11 @@ async def run(
         UserError: settings, folder and checkpoint do not fit together, or the environment is broken.
         OurFault: the disk is full, or steps give no finite weights again and again.
     """
-    torch.set_num_threads(1)
     activity = activity or ActivityClock(time.monotonic)
-    if pool.is_deterministic:
-        compute_deterministically()
-    memory = SharedWeights((pool.max_staleness if pool.is_deterministic else num_samplers) + 2)
-    crew = Crew(num_samplers, worker.num_threads, memory)
     try:
+        torch.set_num_threads(1)
+        if pool.is_deterministic:
+            compute_deterministically()
         checkpoints = Checkpoints(run_folder / CHECKPOINTS_FOLDER, _num_kept(config, pool), marks)
         checkpoint = await asyncio.to_thread(checkpoints.load_newest)
         setup = await asyncio.to_thread(set_up, config, pool, seed, checkpoint, run_folder)
@@ -75,7 +74,6 @@ async def run(
             pool,
             inbox,
             crew,
-            memory,
             [_settings(process.name, worker, pool, setup, run_folder) for process in crew.processes],
             tally,
             secret=secret_of(seed),
@@ -101,7 +99,6 @@ async def run(
                 await trainer.run()
     finally:
         crew.close()
-        memory.close()
 
 
 def _num_kept(config: TrainerConfig, pool: PoolSpec) -> int:

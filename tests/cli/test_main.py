@@ -29,6 +29,7 @@ COMMANDS = [
     "sft",
     "plot",
     "forward",
+    "settings",
 ]
 
 

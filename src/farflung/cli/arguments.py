@@ -84,6 +84,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
     _add_status(commands)
     _add_plot(commands)
     _add_forward(commands)
+    _add_settings(commands)
     _add_model(commands)
     _add_sft(commands)
     _add_eval(commands)
@@ -137,6 +138,13 @@ def _add_forward(commands: Commands) -> None:
     forward.add_argument("--to", required=True, choices=("tensorboard", "wandb", "trackio"), help="the tracker")
     forward.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
     forward.add_argument("--leash-fd", type=int, help=argparse.SUPPRESS)
+
+
+def _add_settings(commands: Commands) -> None:
+    short = "what can be set: types, defaults, bounds, meaning"
+    settings = _command(commands, "settings", short, help_texts.SETTINGS, help_texts.SETTINGS_EPILOG)
+    settings.add_argument("word", metavar="WORD", nargs="?", help="of a name, or of a meaning (default: all)")
+    settings.add_argument("--markdown", action="store_true", help="all of them as docs/settings.md")
 
 
 def _add_model(commands: Commands) -> None:

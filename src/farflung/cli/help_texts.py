@@ -202,3 +202,12 @@ each tracker is a package: pip install 'farflung[tensorboard]', and so on
 examples:
   farflung forward runs/demo --to tensorboard && tensorboard --logdir runs
   farflung forward runs/demo --to wandb --follow"""
+
+SETTINGS = """\
+List what a configuration can set: every key with its type, default, bounds,
+unit and meaning. `farflung run CONFIG --dry-run` shows what a run would take."""
+
+SETTINGS_EPILOG = """\
+examples:
+  farflung settings optimizer
+  farflung settings staleness"""

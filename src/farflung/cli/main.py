@@ -57,6 +57,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.plot.command import run_plot
 
             return run_plot(arguments)
+        case "settings":
+            from farflung.cli.settings import run_settings
+
+            return run_settings(arguments)
         case "forward":
             from farflung.cli.forward import run_forward
 

@@ -6,6 +6,7 @@
     overrides.py  `--section.key value`, typed by the field
     load.py       file + overrides -> validated config with the source of each value
     explain.py    validation failures as sentences
+    reference.py  every key with type, default, unit, bounds, meaning
     render.py     a config as TOML, and its digest
 
 This package does not know any section: each component owns its own beside its code. Nothing here reads the environment.

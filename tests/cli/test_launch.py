@@ -2,12 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from farflung.cli import launch, main
+from farflung.cli import launch, main, trackers
 from farflung.cli.config import RunConfig
 from farflung.cli.ports import coordinator_url, usable_port
 from farflung.cli.run_folder import RunFolder
@@ -89,6 +90,24 @@ def test_a_finished_run_is_told_at_once_and_starts_nothing(stand_in: Stand, caps
     assert out.startswith("runs/demo is finished at version 7; nothing was started\n")
     assert out.endswith("to go on: farflung run runs/demo/config.toml --trainer.max_versions 14\n")
     assert json.loads(Path("runs/demo/summary.json").read_text())["wall_s"] == wall_s
+
+
+def test_trackers_are_there_while_the_roles_are_and_what_they_have_is_told(
+    stand_in: Stand, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(FINISH)
+    seen: list[object] = []
+
+    @contextmanager
+    def stand_in_trackers(names: Sequence[str], folder: RunFolder, **_: object) -> Iterator[None]:
+        seen.append((list(names), (folder.logs / "trainer.log").exists()))
+        yield
+        seen.append((folder.logs / "trainer.log").exists())
+
+    monkeypatch.setattr(trackers, "Trackers", stand_in_trackers)
+    assert main.main(["run", "demo", "--telemetry.sinks", '["wandb"]']) == 0
+    assert seen == [(["wandb"], False), True]
+    assert capsys.readouterr().out.endswith("\n  wandb: 0 rows\n")
 
 
 def test_a_user_error_of_a_role_is_told_as_its_sentence(stand_in: Stand, capsys: pytest.CaptureFixture[str]) -> None:

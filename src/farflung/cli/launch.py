@@ -195,6 +195,7 @@ def _stop_on_signals(stop: StopRequest) -> Iterator[None]:
 def _conclude(config: RunConfig, folder: RunFolder, outcome: Outcome, events: Sequence[str]) -> int:
     """Reports, a few lines for the person, and the exit code."""
     from farflung.cli.report.write import as_text
+    from farflung.cli.trackers import delivered
 
     if outcome.kind == "user_error":
         sys.stderr.write(f"farflung: {outcome.sentence}\n")
@@ -205,6 +206,7 @@ def _conclude(config: RunConfig, folder: RunFolder, outcome: Outcome, events: Se
         sys.stderr.write(f"farflung: {outcome.sentence}; it crashed again and again, its log is {log}\n")
         return EXIT_BUG
     sys.stdout.write(f"\n{as_text(summary, folder, events)}\n")
+    sys.stdout.writelines(f"  {delivered(folder, name)}\n" for name in config.telemetry.sinks)
     if outcome.kind == "stopped":
         sys.stdout.write(f"\nstopped; continue with: farflung run {folder.config}\n")
     return 0

@@ -98,9 +98,11 @@ PANELS: tuple[Panel, ...] = (
         draw=_lines(
             Series(metric="clip_ratio/region_mean", label="clipped"),
             Series(metric="is_masked", label="masked"),
+            Series(metric="guard/is_masked", label="masked by the guard"),
             y="share of tokens",
         ),
     ),
+    Panel(name="kl", title="KL to the reference", draw=_lines(Series(metric="kl"), y="nats per token")),
     Panel(name="staleness-over", title="Staleness over the run", draw=bars.draw_staleness_over),
     Panel(name="staleness", title="Staleness in all", draw=bars.draw_staleness),
     Panel(name="dropped", title="Groups without a gradient", draw=bars.draw_without_gradient),

@@ -6,7 +6,17 @@ from importlib import import_module
 
 from benchmarks import report
 
-BENCHMARKS = ("draws", "engine", "training_step", "memory", "wall_clock", "demo", "staleness", "stragglers")
+BENCHMARKS = (
+    "draws",
+    "engine",
+    "training_step",
+    "memory",
+    "wall_clock",
+    "demo",
+    "staleness",
+    "stragglers",
+    "curriculum",
+)
 """Modules, imported when they are wanted, since some need a peer library. Each has `run()`, which measures, prints what
 it does and calls `record` for every figure."""
 

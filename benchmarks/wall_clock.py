@@ -1,15 +1,19 @@
 """Wall-clock from the same warm-started weights to held-out accuracy 0.8 on the demo's task, ours beside TRL.
 
-Ours is `farflung run demo` with all its processes (coordinator, trainer, worker, validator); TRL is one process
-with a thread per core, or with one thread where that is faster (tried in the run on the first seed). Both: two cores,
-64 groups of 8 per step, the same learning rates, loss and AdamW, evaluated every 10 steps on the same 512 held-out
-tasks with the same draws. The clock starts when the first weights are there and evaluated, after imports and set-up.
-TRL's evaluations are taken off its time; ours stay in. A side that has not arrived after `LIMIT_S` counts with that
-time.
+Three sides on the same two cores, one after the other, for each seed:
 
-The demo's settings are changed for two cores, as TRL's are for a CPU (`OUR_SETTINGS`): one worker that is not slowed
-down, slots of a whole batch, a checkpoint every ten versions. What is learned, and from how many samples, stays.
-Three to four minutes on a quiet machine.
+    demo     `farflung run demo` as shipped: coordinator, trainer, two workers (one slowed down) and a validator
+    local    `farflung run demo --local`: one trainer and one sampler (`LOCAL_SETTINGS`)
+    TRL      its `GRPOTrainer`, one process with a thread per core, with the micro-batch that is fastest here (tried in
+             the run, on another seed)
+
+All: 64 groups of 8 per step, the same learning rates, loss and AdamW, evaluated every 10 steps on the same 512 held-out
+tasks with the same draws by the same engine; that time counts, for everybody. The clock starts when the first weights
+are there and evaluated (ours) or training begins (TRL), after imports and set-up. A side that has not arrived after
+`LIMIT_S` counts with that time.
+
+`LOCAL_SETTINGS` were chosen on seed 0, which is not measured: rollouts at most one version behind, and a checkpoint
+every ten versions (TRL writes none). Five to six minutes on a quiet machine.
 """
 
 import json
@@ -19,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,55 +33,82 @@ from benchmarks.load import shared_machine
 from benchmarks.record import record
 from benchmarks.start import warm_started
 
-SEEDS = (0, 1, 2)
+SEEDS = (3, 4, 5)
+TRIAL_SEED = 0
 TARGET = 0.8
 EVAL_EVERY = 10
 LIMIT_S = 90.0
-OUR_SETTINGS = (
-    "--supervisor.num_workers=1",
-    "--supervisor.worker_overrides=[{}]",
-    "--pool.groups_per_slot=64",
-    "--trainer.checkpoint.every_versions=10",
-)
+LOCAL_SETTINGS = ("--local", "--pool.max_outstanding_groups=128", "--trainer.checkpoint.every_versions=10")
 NUM_CORES = 2
+MICRO_BATCHES = (512, 256, 128)
+"""Completions of one forward pass of TRL; a step has 512."""
+TRIAL_STEPS = 8
+
+Side = dict[int, dict[str, float]]
+"""Seed -> figures of one run."""
 
 
 def run() -> None:
-    """Every seed on both sides, one after the other."""
-    ours: dict[int, dict[str, float]] = {}
-    peers: dict[int, dict[str, float]] = {}
-    threads = NUM_CORES
+    """Every seed on every side."""
+    sides: dict[str, Side] = {"demo": {}, "local": {}, "trl": {}}
     with tempfile.TemporaryDirectory(prefix="farflung-bench-") as scratch:
+        micro_batch, trials = _best_micro_batch(_start(Path(scratch), TRIAL_SEED))
         for seed in SEEDS:
-            folder = Path(scratch, f"start-{seed}")
-            warm_started(seed).save(folder)
-            ours[seed] = _ours(Path(scratch), folder, seed)
-            print(f"seed {seed}: ours {ours[seed]}", flush=True)
-            runs = {count: _peer(folder, seed, count) for count in ((NUM_CORES, 1) if seed == SEEDS[0] else (threads,))}
-            threads = min(runs, key=lambda count: runs[count]["seconds"] / runs[count]["steps"])
-            peers[seed] = runs[threads]
-            print(f"seed {seed}: TRL with {threads} thread(s) {peers[seed]}", flush=True)
-    _record(ours, peers, threads)
+            folder = _start(Path(scratch), seed)
+            measured = {
+                "demo": partial(_ours, Path(scratch), folder, seed, ()),
+                "local": partial(_ours, Path(scratch), folder, seed, LOCAL_SETTINGS),
+                "trl": partial(_peer, folder, seed, micro_batch),
+            }
+            for name, measure in measured.items():
+                sides[name][seed] = measure()
+                print(f"seed {seed}, {name}: {sides[name][seed]}", flush=True)
+    _record(sides, {"peer_micro_batch": micro_batch, "peer_s_per_step_by_micro_batch": trials})
 
 
-def _record(ours: dict[int, dict[str, float]], peers: dict[int, dict[str, float]], threads: int) -> None:
-    detail = {
-        "ours": _columns(ours),
-        "peer": _columns(peers),
-        "peer_threads": threads,
-        "ratio_per_seed": [round(peers[seed]["seconds"] / ours[seed]["seconds"], 2) for seed in SEEDS],
-        "limit_s": LIMIT_S,
-        **shared_machine(),
-    }
-    seconds = [statistics.median(side[seed]["seconds"] for seed in SEEDS) for side in (ours, peers)]
-    # Per hour, so that as everywhere a ratio above 1 is in our favour.
-    entry = record(
-        "wall-clock/to-accuracy-0.8", 3600 / seconds[0], 3600 / seconds[1], trl_peer.VERSION, "runs/h", detail
-    )
-    print(f"{seconds[0]:.1f} s against {seconds[1]:.1f} s = {entry['ratio']:.2f}x; {detail}", flush=True)
+def _start(scratch: Path, seed: int) -> Path:
+    folder = scratch / f"start-{seed}"
+    warm_started(seed).save(folder)
+    return folder
 
 
-def _columns(side: dict[int, dict[str, float]]) -> dict[str, list[float]]:
+def _best_micro_batch(folder: Path) -> tuple[int, dict[int, float]]:
+    """(the fastest, seconds per step by micro-batch)."""
+    trials: dict[int, float] = {}
+    for size in MICRO_BATCHES:
+        report = peer_run(
+            folder, TRIAL_SEED, num_steps=TRIAL_STEPS, threads=NUM_CORES, target=2.0, limit_s=LIMIT_S, micro_batch=size
+        )
+        trials[size] = round(report["train_s"] / report["num_steps"], 3)
+        print(f"TRL, micro-batch {size}: {trials[size]} s per step", flush=True)
+    return min(trials, key=lambda size: trials[size]), trials
+
+
+def _record(sides: Mapping[str, Side], detail: Mapping[str, Any]) -> None:
+    medians = {name: statistics.median(side[seed]["seconds"] for seed in SEEDS) for name, side in sides.items()}
+    for ours, name in (("local", "wall-clock/to-accuracy-0.8/local"), ("demo", "wall-clock/to-accuracy-0.8/all-roles")):
+        ratios = [round(sides["trl"][seed]["seconds"] / sides[ours][seed]["seconds"], 2) for seed in SEEDS]
+        # Per hour, so that as everywhere a ratio above 1 is in our favour.
+        entry = record(
+            name,
+            3600 / medians[ours],
+            3600 / medians["trl"],
+            trl_peer.VERSION,
+            "runs/h",
+            {
+                "ours": _columns(sides[ours]),
+                "peer": _columns(sides["trl"]),
+                **detail,
+                "seeds": list(SEEDS),
+                "ratio_per_seed": ratios,
+                "limit_s": LIMIT_S,
+                **shared_machine(),
+            },
+        )
+        print(f"{ours}: {medians[ours]:.1f} s, TRL {medians['trl']:.1f} s = {entry['ratio']}x {ratios}", flush=True)
+
+
+def _columns(side: Side) -> dict[str, list[float]]:
     names = next(iter(side.values())).keys()
     return {name: [round(side[seed][name], 2) for seed in SEEDS] for name in names}
 
@@ -84,16 +116,16 @@ def _columns(side: dict[int, dict[str, float]]) -> dict[str, list[float]]:
 # -- ours ---------------------------------------------------------------------------------------------------------
 
 
-def _ours(scratch: Path, folder: Path, seed: int) -> dict[str, float]:
+def _ours(scratch: Path, folder: Path, seed: int, settings: tuple[str, ...]) -> dict[str, float]:
     """Start the run, stop it when an evaluation has reached the target."""
-    name = f"ours-{seed}"
+    name = f"ours-{seed}-{len(settings)}"
     command = [
         *(sys.executable, "-m", "farflung.cli.main", "run", "demo"),
         *("--run.dir", str(scratch), "--run.name", name, f"--run.seed={seed}"),
         f"--trainer.model.path={folder}",
         "--trainer.warm_start.max_steps=0",
         f"--trainer.evaluation.every_versions={EVAL_EVERY}",
-        *OUR_SETTINGS,
+        *settings,
     ]
     began_s = time.time()
     process = subprocess.Popen(
@@ -133,9 +165,11 @@ def _evaluations(metrics: Path) -> Iterator[dict[str, Any]]:
 # -- TRL ----------------------------------------------------------------------------------------------------------
 
 
-def _peer(folder: Path, seed: int, threads: int) -> dict[str, float]:
+def _peer(folder: Path, seed: int, micro_batch: int) -> dict[str, float]:
     began_s = time.time()
-    report = peer_run(folder, seed, num_steps=400, threads=threads, target=TARGET, limit_s=LIMIT_S)
+    report = peer_run(
+        folder, seed, num_steps=400, threads=NUM_CORES, target=TARGET, limit_s=LIMIT_S, micro_batch=micro_batch
+    )
     step, seconds, accuracy = report["curve"][-1]
     return {
         "seconds": seconds if accuracy >= TARGET else LIMIT_S,
@@ -145,11 +179,14 @@ def _peer(folder: Path, seed: int, threads: int) -> dict[str, float]:
     }
 
 
-def peer_run(folder: Path, seed: int, *, num_steps: int, threads: int, target: float, limit_s: float) -> dict[str, Any]:
-    """`benchmarks.trl_run` in its own process."""
+def peer_run(
+    folder: Path, seed: int, *, num_steps: int, threads: int, target: float, limit_s: float, micro_batch: int = 0
+) -> dict[str, Any]:
+    """`benchmarks.trl_run` in its own process; `micro_batch` 0 = all of a step at once."""
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.trl_run"]
+    words = (folder, seed, num_steps, threads, target, limit_s, micro_batch)
     finished = subprocess.run(
-        [*command, str(folder), str(seed), str(num_steps), str(threads), str(target), str(limit_s)],
+        [*command, *map(str, words)],
         check=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

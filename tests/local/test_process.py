@@ -65,7 +65,7 @@ def test_killed_with_9_a_run_goes_on_and_its_samplers_do_not_stay(tmp_path: Path
     assert trainer(tmp_path) == 0, (tmp_path / "log").read_text()
     folder = tmp_path / "mine"
     versions = [row["version"] for row in read_metrics(folder / "metrics.jsonl") if row["kind"] == "train"]
-    assert versions == [1, 2, 3, 4, 5]
+    assert sorted(set(versions)) == [1, 2, 3, 4, 5]  # what was not on disk yet is made again
     newest = Checkpoints(folder / "checkpoints", keep=2).load_newest()
     assert newest is not None
     assert [pairs for _, pairs in newest.buffer_snapshot["trained"]] == [[[2 * v, 2 * v + 2]] for v in range(5)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from farflung.api.patience import Stopped
+from farflung.local.background_checkpoints import BackgroundCheckpoints
 from farflung.local.crew import Crew
 from farflung.local.feed import LocalFeed
 from farflung.local.messages import Settings
@@ -19,7 +20,7 @@ from farflung.model.determinism import compute_deterministically
 from farflung.slots.deterministic import secret_of
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
-from farflung.trainer.checkpoint import Checkpoint, Checkpoints
+from farflung.trainer.checkpoint import Checkpoint
 from farflung.trainer.config import TrainerConfig
 from farflung.trainer.figures import Figures
 from farflung.trainer.inbox import Inbox
@@ -64,7 +65,7 @@ async def run(
         torch.set_num_threads(1)
         if pool.is_deterministic:
             compute_deterministically()
-        checkpoints = Checkpoints(run_folder / CHECKPOINTS_FOLDER, _num_kept(config, pool), marks)
+        checkpoints = BackgroundCheckpoints(run_folder / CHECKPOINTS_FOLDER, _num_kept(config, pool), marks)
         checkpoint = await asyncio.to_thread(checkpoints.load_newest)
         setup = await asyncio.to_thread(set_up, config, pool, seed, checkpoint, run_folder)
         tally = _tally(pool, checkpoint)
@@ -97,6 +98,7 @@ async def run(
         async with _status(trainer, feed, tally, StatusFile(run_folder)):
             with suppress(Stopped):
                 await trainer.run()
+            await asyncio.to_thread(checkpoints.settle)
     finally:
         crew.close()
 

@@ -117,17 +117,19 @@ class Checkpoints:
         Raises:
             OurFault: the disk refuses; older checkpoints are untouched.
         """
-        target = self._folder / _name(checkpoint.progress.policy_version)
+        self._put(checkpoint.progress.policy_version, _files(checkpoint), is_best=is_best)
+
+    def _put(self, version: int, files: Mapping[str, bytes], *, is_best: bool) -> None:
+        target = self._folder / _name(version)
         temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
-            files = _files(checkpoint)
             listing = {name: FileEntry(num_bytes=len(data), sha256=sha256_hex(data)) for name, data in files.items()}
             _write_all_synced(
                 temporary,
                 {**files, COMPLETE: msgspec.json.encode(listing)},
-                meanwhile=lambda: self._marks(Mark.SAVING, checkpoint.progress.policy_version),
+                meanwhile=lambda: self._marks(Mark.SAVING, version),
             )
             _sync_folder(temporary)
             if target.exists():  # put aside, not removed: there is a whole one at every moment

@@ -261,6 +261,13 @@ def test_a_smoothed_curve_is_not_late_and_keeps_a_constant() -> None:
     assert smooth([1.0, 5.0, 2.0], 0.5) == pytest.approx([4 / 1.75, 6.5 / 2, 4.75 / 1.75])
 
 
+def test_a_legend_names_only_what_is_drawn(demo: Path) -> None:
+    axes = Figure().subplots()
+    group = alone(read_run(demo))
+    assert draw_lines(axes, group, [Series(metric="grad_norm", label="a"), Series(metric="none", label="b")], Look())
+    assert axes.get_legend_handles_labels()[1] == ["a"]
+
+
 def test_a_run_that_has_nothing_yet_is_left_out_of_several(
     demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,22 +39,22 @@ def draw_lines(
 
     Several runs differ by colour and their series by line style; the series of a single run differ by colour.
     """
-    is_drawn = False
+    drawn: list[Series] = []
     unit_s = time_unit(all_runs(group))[1]
     for number_of, (each, style) in enumerate(zip(series, STYLES, strict=False)):
         for family in group:
             curves = [c for run in family.runs if (c := _points(run, each, look, unit_s, is_log)) is not None]
             if not curves:
                 continue
-            is_drawn = True
+            drawn.append(each)
             is_alone = len(group) == 1
             colour = COLOURS[number_of] if is_alone else family.colour
             _draw(axes, curves, each, "-" if is_alone else style, colour, look, is_log)
-        if len(series) > 1 and is_drawn:
+        if len(series) > 1 and each in drawn:
             colour, style = (COLOURS[number_of], "-") if len(group) == 1 else ("0.35", style)
             axes.plot([], [], color=colour, linestyle=style, label=each.label)
     axes.set_xlabel(label(look.axis, all_runs(group)))
-    return is_drawn
+    return bool(drawn)
 
 
 def smooth(values: Sequence[float] | Values, keep: float | None) -> Values:

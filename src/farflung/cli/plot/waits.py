@@ -20,6 +20,8 @@ MIN_WINDOW_S, MAX_WINDOW_S = 5.0, 300.0
 WINDOW_AT = 0.6
 """Of a run's versions, the one that the timeline shows: past the start, before the end."""
 ROLES = ("trainer", "worker", "validator")
+ORDER = ("trainer", "sampler", "worker", "validator")
+"""Beginnings of the names of processes, from the top of a picture."""
 
 # Okabe and Ito's colours again; waiting is light, since it is what one looks for.
 ACTIVITY_COLOURS = {
@@ -121,10 +123,10 @@ def _over_time(axes: Axes, run: Run) -> bool:
 
 
 def _by_role(names: Sequence[str]) -> list[str]:
-    """The trainer first, then workers, then validators; at most `MAX_NODES_SHOWN`."""
+    """In `ORDER`; at most `MAX_NODES_SHOWN`."""
 
     def order(name: str) -> tuple[int, str]:
-        return next((place for place, role in enumerate(ROLES) if name.startswith(role)), len(ROLES)), name
+        return next((place for place, role in enumerate(ORDER) if name.startswith(role)), len(ORDER)), name
 
     return sorted(names, key=order)[:MAX_NODES_SHOWN]
 

@@ -144,3 +144,8 @@ def test_a_batch_with_signal_needs_room_for_what_it_may_take() -> None:
 def test_a_batch_with_signal_is_no_fixed_number_of_slots() -> None:
     message = complaint("--trainer.batch_counts=signal", "--pool.deterministic=true")
     assert 'trainer.batch_counts is "signal" with pool.deterministic' in message
+
+
+def test_a_local_run_samples_only_so_far_ahead_that_a_batch_with_signal_fits() -> None:
+    message = complaint("--trainer.batch_counts=signal", "--run.local=true", "--pool.max_staleness=2")
+    assert "trainer.max_sampled_per_batch is 4 with pool.max_staleness 2" in message

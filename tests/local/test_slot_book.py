@@ -5,8 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.local.slot_book import SlotBook, Turn
-from farflung.wire.pool import PoolSpec
+from farflung.local.slot_book import SlotBook, Turn, local_rules
 from tiny_pool import pool_spec
 
 
@@ -27,7 +26,9 @@ def test_nothing_is_given_before_there_is_a_version() -> None:
 
 
 def test_at_most_the_bound_of_batches_is_out_and_settling_makes_room() -> None:
-    book = a_book(max_staleness=2, max_outstanding_groups=1000)  # two slots make a batch
+    book = SlotBook(
+        local_rules(pool_spec(max_staleness=2, max_outstanding_groups=1000)), lambda _: False
+    )  # two slots make a batch
     assert [turn.slot for turn in granted(book, 0)] == [0, 1, 2, 3, 4, 5]
     book.settle([0, 1])
     assert granted(book, 1) == [Turn(slot=6, policy_version=1), Turn(slot=7, policy_version=1)]
@@ -69,12 +70,8 @@ def test_deterministic_slots_have_their_version_and_wait_for_it() -> None:
 def test_trained_in_order_a_slot_is_never_older_than_the_bound(
     batch: int, max_staleness: int, outstanding: int, choices: list[int]
 ) -> None:
-    rules: PoolSpec = pool_spec(
-        groups_per_slot=1,
-        groups_per_batch=batch,
-        max_staleness=max_staleness,
-        max_outstanding_groups=max(batch, outstanding),
-    )
+    values = {"groups_per_slot": 1, "groups_per_batch": batch, "max_staleness": max_staleness}
+    rules = local_rules(pool_spec(**values, max_outstanding_groups=max(batch, outstanding)))
     book, version, sampled = SlotBook(rules, lambda _: False), 0, {}
     for choice in choices:
         turn = book.grant(version) if choice else None

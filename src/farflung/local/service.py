@@ -15,6 +15,7 @@ from farflung.local.crew import Crew
 from farflung.local.feed import LocalFeed
 from farflung.local.messages import Settings
 from farflung.local.publisher import LocalPublisher
+from farflung.local.slot_book import local_rules
 from farflung.local.tally import STATUS_EVERY_S, StatusFile, Tally, status_of
 from farflung.model.determinism import compute_deterministically
 from farflung.slots.deterministic import secret_of
@@ -63,6 +64,8 @@ async def run(
     activity = activity or ActivityClock(time.monotonic)
     try:
         torch.set_num_threads(1)
+        if config.batch_counts == "all":  # else batches are as large as they have to be, and what goes stale is dropped
+            pool = local_rules(pool)
         if pool.is_deterministic:
             compute_deterministically()
         checkpoints = BackgroundCheckpoints(run_folder / CHECKPOINTS_FOLDER, _num_kept(config, pool), marks)

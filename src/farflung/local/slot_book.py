@@ -1,11 +1,12 @@
 """Which slots are sampled next, by which version, and how far ahead of the trainer.
 
     open      a number that was never given, or was given back       -> granted, lowest first
-    out       granted, or admitted and not yet trained on            at most (max_staleness + 1) batches at once
+    out       granted, or admitted and not yet trained on            at most max_outstanding_groups at once
     settled   trained on, dropped or closed                          final
 
 Slots are trained on in order, a batch a version. So when a slot is granted with the newest version while fewer than
-`max_staleness + 1` batches are out, at most `max_staleness` versions are made before the one that it is trained on.
+`max_staleness + 1` batches are out, at most `max_staleness` versions are made before the one that it is trained on:
+`local_rules` lets no more be out.
 
 Pure: no clock, no processes. Does not know what a slot holds.
 """
@@ -14,8 +15,16 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from farflung.slots.deterministic import slots_per_batch, version_for
 from farflung.wire.pool import PoolSpec
+
+
+def local_rules(rules: PoolSpec) -> PoolSpec:
+    """The pool's rules with nothing out that could only be stale: for batches of a fixed number of groups."""
+    ahead = (rules.max_staleness + 1) * slots_per_batch(rules) * rules.groups_per_slot
+    return replace(rules, max_outstanding_groups=min(rules.max_outstanding_groups, ahead))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,9 +48,7 @@ class SlotBook:
         self._given_back: list[int] = []
         self._out: set[int] = set()
         self._losses: dict[int, int] = {}
-        batch = slots_per_batch(rules)
-        ahead = min(rules.max_outstanding_groups // rules.groups_per_slot, (rules.max_staleness + 1) * batch)
-        self._max_out = max(batch, ahead)
+        self._max_out = max(slots_per_batch(rules), rules.max_outstanding_groups // rules.groups_per_slot)
 
     @property
     def num_out(self) -> int:

@@ -98,13 +98,17 @@ class Claim:
     def changed(self, **changes: Any) -> "Claim":
         return replace(self, submission=msgspec.structs.replace(self.submission, **changes))
 
-    def judged(self, grade: Callable[[Sequence[Rollout]], Sequence[RewardResult]] | None = None) -> Judgement:
+    def judged(
+        self,
+        grade: Callable[[Sequence[Rollout]], Sequence[RewardResult]] | None = None,
+        evidence: SlotEvidence = EVIDENCE,
+    ) -> Judgement:
         return judge(
             self.submission,
             self.lease,
             self.data,
             RULES,
-            EVIDENCE,
+            evidence,
             current_version=self.current_version,
             validator="validator-1",
             now_ms=1234,
@@ -454,6 +458,17 @@ def test_each_cheat_is_caught_by_its_check_and_by_no_other(mallory: Callable[[],
         current_version=made.current_version,
     )
     assert [found for found, check in CHECKS if check(case) is not None] == [reason]
+
+
+def test_where_a_task_offers_no_budget_the_task_says_what_is_asked_for_not_the_lease() -> None:
+    evidence = replace(EVIDENCE, target_lengths=(0, 0))
+    honest = claim([replace(row, target_length=0) for row in HONEST])
+    assert honest.judged(evidence=evidence).verdict.outcome is Outcome.ACCEPTED
+    assert honest.judged(never_grade).verdict.reason is RejectReason.TARGET_LENGTH
+    as_leased = claim(HONEST)
+    assert as_leased.judged(never_grade, evidence).verdict.reason is RejectReason.TARGET_LENGTH
+    with pytest.raises(ValueError, match="2 task ids but 1 target lengths"):
+        replace(EVIDENCE, target_lengths=(0,))
 
 
 def test_a_group_beyond_the_slot_is_caught_before_it_is_looked_up() -> None:

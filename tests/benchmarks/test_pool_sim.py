@@ -113,11 +113,11 @@ def test_the_formula_by_hand() -> None:
 
 
 def test_longer_slots_cost_slow_workers_more_of_their_work_and_fast_ones_next_to_none() -> None:
-    short, _, long, _ = (drop_history(case, seed=0, num_versions=60) for case in DROP_CASES)
+    short, long = (drop_history(case, seed=0, num_versions=60) for case in DROP_CASES[1:3])
 
     def lost(history: History, speed: str) -> float:
         ends = [fate.end != "trained" for fate in history.fates if fate.node.startswith(speed)]
         return sum(ends) / len(ends)
 
     assert max(lost(short, "1x"), lost(long, "1x")) < 0.01
-    assert lost(short, "10x") < 0.1 < lost(long, "10x")
+    assert lost(short, "10x") < 0.2 < lost(long, "10x")

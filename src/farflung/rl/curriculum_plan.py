@@ -64,11 +64,12 @@ def make_plan(
         stratum_of: task index -> its stratum.
         tasks: what preference and retries mean.
     """
-    named = _named(state, version, tasks, params)
     weights = stratum_weights(state, pool, params)
+    named: list[list[tuple[int, int]]] = [[] for _ in weights]
+    for task, tickets in sorted(_named(state, version, tasks, params)):
+        named[stratum_of(task)].append((task, tickets))
     parts = []
-    for stratum, weight in enumerate(weights):
-        mine = sorted((task, tickets) for task, tickets in named if stratum_of(task) == stratum)
+    for weight, mine in zip(weights, named, strict=True):
         wanted = pool.groups_per_batch * weight / sum(weights)
         share = params.revisit_share * min(1.0, len(mine) / max(wanted, 1.0))
         parts.append(
@@ -102,10 +103,9 @@ def _named(
     state: CurriculumState, version: int, tasks: CurriculumParams, params: PlanParams
 ) -> Sequence[tuple[int, int]]:
     """(task, tickets) of every task that the plan names."""
+    wishes = {rate: preference(rate, tasks) for rate in {stat.rate for stat in state.tasks.values()}}
     sought = sorted(
-        (-wish, stat.last_version, task)
-        for task, stat in state.tasks.items()
-        if (wish := preference(stat.rate, tasks)) > 0
+        (-wishes[stat.rate], stat.last_version, task) for task, stat in state.tasks.items() if wishes[stat.rate] > 0
     )
     due = sorted((stat.last_version, task) for task, stat in state.tasks.items() if is_due(stat, version, tasks))
     num_retries = min(len(due), ceil(params.max_planned_tasks * RETRY_PLACES))

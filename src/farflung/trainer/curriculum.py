@@ -57,6 +57,11 @@ class Curriculum:
         seen = observations(batch.groups, self._stratum_of)
         self.state = observe(self.state, seen, batch.policy_version, self._tasks)
 
+    def advance(self, batch: Batch) -> None:
+        """Take a batch and plan for the version that it makes."""
+        self.observe(batch)
+        self.plan_for(batch.policy_version + 1)
+
     def plan_for(self, version: int) -> CurriculumPlan:
         """The plan that holds from this version on: a new one every so many versions, made once."""
         is_made = self.current is not None and self.current.policy_version == version

@@ -237,7 +237,7 @@ class Trainer:
         self.setup.learner.keep(step)
         await self.inbox.release(batch.batch_id)
         if self.setup.curriculum is not None:
-            self.setup.curriculum.observe(batch)
+            await asyncio.to_thread(self.setup.curriculum.advance, batch)
         is_best = evaluation is not None and canary.accept(evaluation)
         # Before the version is durable: killed in between, it is made and written once more, and never missing.
         self.figures.version(next_version, batch, step, laps.take(), self._drops(), self._steering_metrics(batch))

@@ -125,9 +125,10 @@ def _prompt_owners(samples: Sequence[TrainingSample]) -> NDArray[np.int64]:
 
 def has_same_prompt(one: TrainingSample, other: TrainingSample) -> bool:
     """Two rollouts of a group whose prompts agree; looks at groups first, since most pairs differ there."""
-    return (one.slot, one.group) == (other.slot, other.group) and np.array_equal(
-        one.tokens[: one.num_prompt_tokens], other.tokens[: other.num_prompt_tokens]
-    )
+    if (one.slot, one.group, one.num_prompt_tokens) != (other.slot, other.group, other.num_prompt_tokens):
+        return False
+    count = one.num_prompt_tokens  # bytes: for the few tokens of a prompt ten times as fast as `np.array_equal`
+    return one.tokens[:count].tobytes() == other.tokens[:count].tobytes()
 
 
 def _rows(

@@ -35,19 +35,25 @@ def test_a_class_names_settings_that_there_are(entry: str) -> None:
 
 @given(key=st.sampled_from(sorted(SETTINGS)))
 def test_another_value_is_a_change_unless_the_setting_is_free(key: str) -> None:
-    found = changes(LINEAGE, with_setting(key, "something else"))
+    found = changes(LINEAGE, with_setting(key, "something else"), SETTINGS)
     assert found == ([] if is_free(key) else [f'trainer.{key}: {SETTINGS[key]} -> "something else"'])
 
 
 def test_what_has_come_or_gone_is_a_change() -> None:
     older = replace(LINEAGE, settings={key: value for key, value in SETTINGS.items() if key != "optimizer.lr"})
-    assert changes(older, LINEAGE) == ["trainer.optimizer.lr: absent -> 1e-06"]
-    assert changes(LINEAGE, older) == ["trainer.optimizer.lr: 1e-06 -> absent"]
+    newer = with_setting("optimizer.lr", 0.001)
+    assert changes(older, newer, SETTINGS) == ["trainer.optimizer.lr: absent -> 0.001"]
+    assert changes(LINEAGE, older, SETTINGS) == ["trainer.optimizer.lr: 1e-06 -> absent"]
+
+
+def test_a_setting_that_is_newer_than_the_checkpoint_is_no_change_at_its_default() -> None:
+    older = replace(LINEAGE, settings={key: value for key, value in SETTINGS.items() if key != "optimizer.lr"})
+    assert changes(older, LINEAGE, SETTINGS) == []
 
 
 def test_other_data_and_another_dtype_are_changes() -> None:
     other = replace(LINEAGE, data_digest="e" * 64, dtype="bfloat16")
-    assert changes(LINEAGE, other) == [
+    assert changes(LINEAGE, other, SETTINGS) == [
         f"tasks of the environment: {'d' * 16} -> {'e' * 16}",
         "dtype of the weights: float32 -> bfloat16",
     ]
@@ -55,7 +61,7 @@ def test_other_data_and_another_dtype_are_changes() -> None:
 
 def test_software_is_told_apart() -> None:
     other = replace(LINEAGE, software={"torch": "2.1", "farflung": "1"})
-    assert changes(LINEAGE, other) == []
+    assert changes(LINEAGE, other, SETTINGS) == []
     assert software_changes(LINEAGE, other) == ["torch: 2.0 -> 2.1"]
     assert software_changes(LINEAGE, LINEAGE) == []
 
@@ -63,7 +69,7 @@ def test_software_is_told_apart() -> None:
 def test_the_refusal_shows_each_difference_and_the_ways_out() -> None:
     refuse([])
     with pytest.raises(UserError) as caught:
-        refuse(changes(LINEAGE, with_setting("optimizer.lr", 0.001)))
+        refuse(changes(LINEAGE, with_setting("optimizer.lr", 0.001), SETTINGS))
     assert str(caught.value) == (
         "this run was trained with other settings, data or numerics:\n"
         "  - trainer.optimizer.lr: 1e-06 -> 0.001\n"

@@ -71,12 +71,18 @@ def is_free(key: str) -> bool:
     return any(key.startswith(prefix) if prefix.endswith(".") else key == prefix for prefix in FREE)
 
 
-def changes(before: Lineage, after: Lineage) -> list[str]:
-    """What is not as it was and changes what is learned, a line each."""
+def changes(before: Lineage, after: Lineage, defaults: Mapping[str, str]) -> list[str]:
+    """What is not as it was and changes what is learned, a line each.
+
+    Args:
+        defaults: as `Lineage.settings`. A setting that `before` does not know is newer than it, and its default does
+            what was done then: an upgrade ends no run.
+    """
+    known = {**{key: defaults[key] for key in after.settings.keys() & defaults.keys()}, **before.settings}
     lines = [
         f"trainer.{key}: {_shown(before.settings, key)} -> {_shown(after.settings, key)}"
-        for key in sorted(before.settings.keys() | after.settings.keys())
-        if not is_free(key) and before.settings.get(key) != after.settings.get(key)
+        for key in sorted(known.keys() | after.settings.keys())
+        if not is_free(key) and known.get(key) != after.settings.get(key)
     ]
     if before.data_digest != after.data_digest:
         lines.append(f"tasks of the environment: {before.data_digest[:16]} -> {after.data_digest[:16]}")

@@ -150,7 +150,8 @@ def _accepted_changes(
     before = checkpoint.progress.lineage
     if before is None:
         return ()
-    found, other_software = changes(before, lineage), software_changes(before, lineage)
+    found = changes(before, lineage, defaults=settings_of(TrainerConfig()))
+    other_software = software_changes(before, lineage)
     if pool.is_deterministic:
         found += other_software
     elif other_software:

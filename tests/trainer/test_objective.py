@@ -75,6 +75,36 @@ def forgetful(inputs: LossInputs, params: Mapping[str, float], num_loss_tokens: 
     return 0.0
 
 
+def bare(inputs: LossInputs, params: Mapping[str, float], num_loss_tokens: int) -> LossOutputs:
+    """With a metric that carries a gradient, as one is written without thinking."""
+    loss = -torch.where(inputs.loss_mask_N, inputs.trainer_logprobs_N, 0.0).sum() / num_loss_tokens
+    return LossOutputs(loss=loss, metrics={"sum/mine": loss})
+
+
+def raising(inputs: LossInputs, params: Mapping[str, float], num_loss_tokens: int) -> LossOutputs:
+    raise KeyError("beta")
+
+
+def per_token(inputs: LossInputs, params: Mapping[str, float], num_loss_tokens: int) -> LossOutputs:
+    return LossOutputs(loss=inputs.trainer_logprobs_N, metrics={})
+
+
+def plain_number(inputs: LossInputs, params: Mapping[str, float], num_loss_tokens: int) -> LossOutputs:
+    return LossOutputs(loss=0.5, metrics={})  # type: ignore[arg-type]
+
+
+def detached(inputs: LossInputs, params: Mapping[str, float], num_loss_tokens: int) -> LossOutputs:
+    return LossOutputs(loss=inputs.trainer_logprobs_N.sum().detach(), metrics={})
+
+
+def misnamed(inputs: LossInputs, params: Mapping[str, float], num_loss_tokens: int) -> LossOutputs:
+    return LossOutputs(loss=inputs.trainer_logprobs_N.sum(), metrics={"mine": inputs.advantages_N.sum()})
+
+
+def many_valued(inputs: LossInputs, params: Mapping[str, float], num_loss_tokens: int) -> LossOutputs:
+    return LossOutputs(loss=inputs.trainer_logprobs_N.sum(), metrics={"sum/mine": inputs.advantages_N})
+
+
 # -- choice -------------------------------------------------------------------------------------------------------
 
 
@@ -287,6 +317,31 @@ def test_a_custom_objective_that_is_none_is_refused_at_start(custom_module: str,
 def test_a_custom_objective_that_returns_something_else_is_named(custom_module: str) -> None:
     with pytest.raises(UserError, match="custom_objectives:forgetful returned float"):
         made(name=f"{custom_module}:forgetful")(some_inputs(), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("raising", "custom_objectives:raising raised KeyError: 'beta'"),
+        ("per_token", r"returned a loss of shape \[2\]: it must be a scalar"),
+        ("plain_number", "returned a loss of type float"),
+        ("detached", "a loss without a gradient: make it of inputs.trainer_logprobs_N"),
+        ("misnamed", "the metric 'mine': its name must begin with sum/, max/ or min/"),
+        ("many_valued", "a metric sum/mine that is no scalar"),
+    ],
+)
+def test_what_is_wrong_with_a_custom_objective_is_said_with_its_name(
+    custom_module: str, name: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        made(name=f"{custom_module}:{name}")(some_inputs(), 2)
+
+
+def test_a_custom_objective_need_not_count_tokens_or_report_its_loss(custom_module: str) -> None:
+    outputs = made(name=f"{custom_module}:bare")(some_inputs(), 2)
+    assert outputs.metrics[NUM_TOKENS].item() == 2
+    assert outputs.metrics[LOSS].item() == pytest.approx(0.75)
+    assert not any(value.requires_grad for value in outputs.metrics.values())
 
 
 # -- refusals when the settings are read --------------------------------------------------------------------------

@@ -2,16 +2,21 @@
 
 A custom objective is a function `(inputs, params, num_loss_tokens) -> LossOutputs` (`rl.loss`); its params are the
 table `trainer.objective.params` as it stands. Its path is written by whoever runs this trainer, never by another party.
+What it raises, or returns that is no loss, is for that person to mend: a `UserError` with the objective's name.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, cast
 
-from farflung.errors import UserError
+from torch import Tensor
+
+from farflung.errors import FarflungError, UserError
 from farflung.rl.entropy import EntropyParams
 from farflung.rl.guards import GuardParams
 from farflung.rl.kl import KlParams, LossKl, RewardKl, require_reward_estimator
 from farflung.rl.loss import LossInputs, LossOutputs
+from farflung.rl.metrics import LOSS, NUM_TOKENS
 from farflung.rl.objectives import OBJECTIVES, Objective, ObjectiveFunction, make_params
 from farflung.rl.shaping import ShapingParams
 from farflung.trainer.config import GRPO_KEYS, EntropyConfig, KlConfig, ObjectiveConfig, ShapingConfig
@@ -115,9 +120,44 @@ def _imported(path: str) -> ObjectiveFunction:
         raise UserError(f"trainer.objective.name is {path!r}, which is no function but {type(function).__name__}")
 
     def objective(inputs: LossInputs, params: Any, num_loss_tokens: int) -> LossOutputs:
-        outputs = function(inputs, params, num_loss_tokens)
-        if not isinstance(outputs, LossOutputs):
-            raise UserError(f"objective {path} returned {type(outputs).__name__}: it must return rl.loss.LossOutputs")
-        return outputs
+        try:
+            outputs = function(inputs, params, num_loss_tokens)
+        except FarflungError:
+            raise
+        except Exception as error:
+            raise UserError(f"objective {path} raised {type(error).__name__}: {error}") from error
+        return _completed(path, inputs, outputs)
 
     return objective
+
+
+def _completed(path: str, inputs: LossInputs, outputs: object) -> LossOutputs:
+    """With the two metrics that every step needs, where the function did not give them.
+
+    Raises:
+        UserError: no loss that can be minimised, or metrics that cannot be combined.
+    """
+    if not isinstance(outputs, LossOutputs):
+        raise UserError(f"objective {path} returned {type(outputs).__name__}: it must return rl.loss.LossOutputs")
+    loss: object = outputs.loss
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dim():
+        shape = f"of shape {list(loss.shape)}" if isinstance(loss, Tensor) else f"of type {type(loss).__name__}"
+        raise UserError(f"objective {path} returned a loss {shape}: it must be a scalar tensor")
+    if inputs.trainer_logprobs_N.requires_grad and not loss.requires_grad:
+        raise UserError(f"objective {path} returned a loss without a gradient: make it of inputs.trainer_logprobs_N")
+    own = {name: _metric(path, name, value) for name, value in _table(path, outputs.metrics).items()}
+    return LossOutputs(loss=loss, metrics={NUM_TOKENS: inputs.loss_mask_N.sum(), LOSS: loss.detach()} | own)
+
+
+def _table(path: str, metrics: object) -> Mapping[Any, object]:
+    if not isinstance(metrics, Mapping):
+        raise UserError(f"objective {path} returned metrics of type {type(metrics).__name__}: it must be a dict")
+    return metrics
+
+
+def _metric(path: str, name: object, value: object) -> Tensor:
+    if not isinstance(name, str) or name.partition("/")[0] not in ("sum", "max", "min") or "/" not in name:
+        raise UserError(f"objective {path} returned the metric {name!r}: its name must begin with sum/, max/ or min/")
+    if not isinstance(value, Tensor) or value.dim():
+        raise UserError(f"objective {path} returned a metric {name} that is no scalar tensor")
+    return value.detach()

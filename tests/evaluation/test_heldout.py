@@ -132,3 +132,26 @@ def test_thinking_budgets_come_in_turn() -> None:
 def test_held_out_tasks_are_never_training_tasks() -> None:
     train = {environment().task("train", index).messages for index in range(environment().num_tasks)}
     assert not train & {task.messages for task in heldout_tasks(environment(), NUM_HELDOUT_TASKS)}
+
+
+def test_members_of_a_mixture_have_an_accuracy_each() -> None:
+    mixture = load_environment(
+        "mixture", seed=0, args={"members": "short=sort-digits, sort-digits", "short.num_digits": 2}
+    )
+    tasks = heldout_tasks(mixture, 6)
+    tokenizer = character_tokenizer(mixture.alphabet() or "")
+    answers = {
+        tuple(tokenizer.encode_chat(task.messages)): task.answer if task.task_id.startswith("short/") else "0"
+        for task in tasks
+    }
+    engine = FakeEngine(64, script=lambda prompt: [*tokenizer.encode(answers[tuple(prompt)]), 1])
+    engine.load_weights({}, 0)
+    params = SamplingParams(temperature=1.0, max_completion_tokens=8, eos_token_ids=(1,), reserved_token_ids=(0, 2))
+    found = evaluate(engine, mixture, tokenizer, params, num_tasks=6)
+    assert found.accuracies == {"short": 1.0, "sort-digits": 0.0}
+    assert (found.accuracy, found.lowest_accuracy) == (0.5, 0.0)
+
+
+def test_without_members_the_lowest_accuracy_is_the_accuracy() -> None:
+    found = measured(answering(lambda index: right(index) if index < 3 else "0>"))
+    assert (found.accuracies, found.lowest_accuracy) == ({}, 0.3)

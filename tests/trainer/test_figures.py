@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ def rows(folder: Path) -> list[dict[str, object]]:
     return [
         {key: value for key, value in row.items() if key != "time_s"} for row in read_metrics(folder / "metrics.jsonl")
     ]
+
+
+def test_members_of_a_mixture_have_an_accuracy_each(tmp_path: Path) -> None:
+    Figures(tmp_path, num_samples=0).evaluation(7, replace(an_evaluation(), accuracies={"easy": 0.75, "hard": 0.25}))
+    (row,) = rows(tmp_path)
+    assert (row["accuracy/easy"], row["accuracy/hard"]) == (0.75, 0.25)
 
 
 def test_an_evaluation_is_one_row_and_a_few_samples(tmp_path: Path) -> None:

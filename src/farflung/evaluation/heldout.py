@@ -4,14 +4,14 @@ One rollout per held-out task, drawn with a fixed seed, so that two policies are
 Does not know versions, files or who asks.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParams
-from farflung.envs.base import Environment, Grade
+from farflung.envs.base import Environment, Grade, strata_of
 from farflung.wire.task import Message, Task
 
 DRAW_SEED = b"farflung/heldout/1".ljust(32, b"\0")
@@ -48,6 +48,13 @@ class Evaluation:
     num_tasks: int
     num_ungraded: int
     rollouts: tuple[EvaluatedRollout, ...]
+    accuracies: Mapping[str, float] = field(default_factory=dict)
+    """Of each member of a mixture, by its name; empty for an environment without members."""
+
+    @property
+    def lowest_accuracy(self) -> float:
+        """Of the weakest member; where there are none, the accuracy."""
+        return min(self.accuracies.values(), default=self.accuracy)
 
 
 def heldout_tasks(environment: Environment, num_tasks: int) -> list[Task]:
@@ -80,7 +87,18 @@ def evaluate(
         num_tasks=len(tasks),
         num_ungraded=len(tasks) - len(graded),
         rollouts=rollouts,
+        accuracies=_of_members(graded, [stratum.name for stratum in strata_of(environment)]),
     )
+
+
+def _of_members(graded: Sequence[EvaluatedRollout], names: Sequence[str]) -> dict[str, float]:
+    """By the names that task ids begin with; a member without a grade is left out."""
+    values: dict[str, list[float]] = {name: [] for name in names}
+    for rollout in graded:
+        name = rollout.task.task_id.partition("/")[0]
+        if name in values:
+            values[name].append(_accuracy(rollout.grade))
+    return {name: _mean(mine) for name, mine in values.items() if mine}
 
 
 def _graded(environment: Environment, tokenizer: ChatTokenizer, task: Task, completion: Completion) -> EvaluatedRollout:

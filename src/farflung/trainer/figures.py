@@ -49,6 +49,7 @@ class Figures:
                 "mean_length": evaluation.mean_length_tokens,
                 "num_tasks": evaluation.num_tasks,
                 "num_ungraded": evaluation.num_ungraded,
+                **{f"accuracy/{name}": accuracy for name, accuracy in evaluation.accuracies.items()},
             },
             version=version,
         )

@@ -186,7 +186,7 @@ class Trainer:
             description.tokenizer,
             description.config.eos_token_ids[0],
             self.config.warm_start,
-            measure_accuracy=lambda: setup.canary.evaluate(policy, 0).accuracy,
+            measure_accuracy=lambda: setup.canary.evaluate(policy, 0).lowest_accuracy,
             report=self.figures.warm_start,
             should_stop=self.stop.is_set,
         )

@@ -2,7 +2,8 @@
 
     loss = - mean over completion tokens of log p(token)
 
-Stops as soon as held-out accuracy reaches its target. Does not know slots, versions or the network.
+Stops as soon as held-out accuracy, of a mixture that of its weakest member, reaches its target. Does not know slots,
+versions or the network.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,7 @@
 """summary.json, the picture and the page of samples, from the files that the roles write."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,13 @@ def test_a_report_is_written_whole_and_its_paths_are_told(tmp_path: Path) -> Non
     assert "10 versions in 10 s" in text
     assert str(folder.curves) in text
     assert str(folder.model) not in text  # it is not there
+
+
+def test_a_local_run_has_samplers_and_no_workers(tmp_path: Path) -> None:
+    summary = replace(summarize([], fold([]), seed=0, config_digest="ab"), worker_idle_ratio=0.25)
+    waited = "time spent waiting for others: "
+    assert f"{waited}workers 25 %" in as_text(summary, RunFolder(root=tmp_path))
+    assert f"{waited}samplers 25 %" in as_text(summary, RunFolder(root=tmp_path), is_local=True)
 
 
 def test_u2_what_went_wrong_on_the_way_is_told_with_its_cause(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from farflung.supervisor.policy import RestartPolicy
 from farflung.supervisor.process import RoleSpec
-from farflung.supervisor.service import STOPPING, Outcome, StopRequest, Supervisor
+from farflung.supervisor.service import Outcome, StopRequest, Supervisor, stopping
 from farflung.wire.node import Role
 
 POLICY = RestartPolicy(first_delay_s=0.05, max_delay_s=0.2, max_restarts=3, healthy_after_s=60.0)
@@ -104,7 +104,10 @@ def test_a_role_killed_with_signal_9_comes_back_and_the_cause_is_told(tmp_path: 
     wait_for(lambda: run.supervisor.pids().get("worker-1", first) != first)
     run.stop.ask()
     assert run.result().kind == "stopped"
-    assert run.lines == ["worker-1 was killed by SIGKILL (out of memory?); starting again in 0.05 s", STOPPING]
+    assert run.lines == [
+        "worker-1 was killed by SIGKILL (out of memory?); starting again in 0.05 s",
+        stopping([Role.WORKER]),
+    ]
 
 
 def test_a_user_error_ends_the_run_with_the_sentence_of_the_role(tmp_path: Path) -> None:
@@ -147,6 +150,13 @@ def test_roles_are_stopped_in_order_workers_then_trainer_then_coordinator(tmp_pa
     assert order[3:] == ["trainer", "last look", "coordinator"]
 
 
+def test_only_those_who_are_there_are_said_to_be_stopped() -> None:
+    assert stopping([Role.COORDINATOR, Role.TRAINER, Role.WORKER, Role.VALIDATOR]) == (
+        "stopping: workers and validators, then the trainer, then the coordinator; once more kills at once"
+    )
+    assert stopping([Role.TRAINER]) == "stopping: the trainer, when its step is made; once more kills at once"
+
+
 def test_a_role_that_ignores_the_request_is_killed_after_the_grace(tmp_path: Path) -> None:
     stubborn = spec(tmp_path, "worker-1", STUBBORN)
     run = Run(stubborn, stop_grace_s=0.3)
@@ -155,7 +165,7 @@ def test_a_role_that_ignores_the_request_is_killed_after_the_grace(tmp_path: Pat
     run.stop.ask()
     assert run.result().kind == "stopped"
     wait_for(lambda: not is_alive(pid))
-    assert run.lines == [STOPPING, "worker-1 did not stop within 0.3 s and is killed"]
+    assert run.lines == [stopping([Role.WORKER]), "worker-1 did not stop within 0.3 s and is killed"]
 
 
 def test_asking_twice_kills_at_once(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def _tell_finished(config: RunConfig, folder: RunFolder) -> int:
 
     sys.stdout.write(
         f"{folder.root} is finished at version {config.trainer.max_versions}; nothing was started\n\n"
-        f"{as_text(_report(config, folder), folder)}\n\n"
+        f"{as_text(_report(config, folder), folder, is_local=config.run.local)}\n\n"
         f"to go on: farflung run {folder.config} --trainer.max_versions {2 * config.trainer.max_versions}\n"
     )
     return 0
@@ -161,7 +161,7 @@ def _supervise(config: RunConfig, folder: RunFolder, events: list[str]) -> Outco
         def note(text: str) -> None:
             logger.warning("%s", text)
             watch.note(text)
-            if text != STOPPING:
+            if not text.startswith(STOPPING):
                 events.append(text)
 
         supervisor = Supervisor(
@@ -205,7 +205,7 @@ def _conclude(config: RunConfig, folder: RunFolder, outcome: Outcome, events: Se
         log = folder.logs / f"{outcome.culprit}.log"
         sys.stderr.write(f"farflung: {outcome.sentence}; it crashed again and again, its log is {log}\n")
         return EXIT_BUG
-    sys.stdout.write(f"\n{as_text(summary, folder, events)}\n")
+    sys.stdout.write(f"\n{as_text(summary, folder, events, is_local=config.run.local)}\n")
     sys.stdout.writelines(f"  {delivered(folder, name)}\n" for name in config.telemetry.sinks)
     if outcome.kind == "stopped":
         sys.stdout.write(f"\nstopped; continue with: farflung run {folder.config}\n")

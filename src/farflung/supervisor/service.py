@@ -1,7 +1,7 @@
 """The loop that starts, watches and stops the roles of one machine, as `policy` says."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from farflung.supervisor.last_words import how_it_ended
@@ -20,7 +20,30 @@ STOP_ORDER: tuple[frozenset[Role], ...] = (
 )
 """Those who depend on others first; the trainer checkpoints while the coordinator is still there."""
 
-STOPPING = "stopping: workers and validators, then the trainer, then the coordinator; once more kills at once"
+PLURALS = {
+    Role.WORKER: "workers",
+    Role.VALIDATOR: "validators",
+    Role.TRAINER: "the trainer",
+    Role.COORDINATOR: "the coordinator",
+}
+
+STOPPING = "stopping: "
+"""How the line begins that tells of it."""
+
+
+def stopping(roles: Iterable[Role]) -> str:
+    """In which order those of a run are stopped.
+
+    >>> stopping([Role.COORDINATOR, Role.TRAINER, Role.WORKER, Role.VALIDATOR])
+    'stopping: workers and validators, then the trainer, then the coordinator; once more kills at once'
+    >>> stopping([Role.TRAINER])
+    'stopping: the trainer, when its step is made; once more kills at once'
+    """
+    there = set(roles)
+    if there == {Role.TRAINER}:
+        return f"{STOPPING}the trainer, when its step is made; once more kills at once"
+    words = [" and ".join(PLURALS[role] for role in PLURALS if role in group & there) for group in STOP_ORDER]
+    return f"{STOPPING}{', then '.join(filter(None, words))}; once more kills at once"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +105,7 @@ class Supervisor:
         try:
             outcome = self._watch(leash, stop)
             if outcome.kind == "stopped":
-                self._report(STOPPING)
+                self._report(stopping(spec.role for spec in self._specs.values()))
             self._stop_in_order(stop, before_last)
             return outcome
         finally:

@@ -29,11 +29,12 @@ def write_report(folder: RunFolder, *, title: str, seed: int, config_digest: str
     return summary
 
 
-def as_text(summary: Summary, folder: RunFolder, events: Sequence[str] = ()) -> str:
+def as_text(summary: Summary, folder: RunFolder, events: Sequence[str] = (), *, is_local: bool = False) -> str:
     """A few lines for the terminal, what was learned first.
 
     Args:
         events: what went wrong on the way, oldest first.
+        is_local: samplers of its own are nobody's workers.
     """
     lines = []
     if summary.initial_reward is not None and summary.final_reward is not None:
@@ -52,7 +53,10 @@ def as_text(summary: Summary, folder: RunFolder, events: Sequence[str] = ()) -> 
     )
     if summary.staleness_mean is not None:
         lines.append(f"staleness mean {summary.staleness_mean:.2f}, max {summary.staleness_max}")
-    waits = [("trainer", summary.trainer_idle_ratio), ("workers", summary.worker_idle_ratio)]
+    waits = [
+        ("trainer", summary.trainer_idle_ratio),
+        ("samplers" if is_local else "workers", summary.worker_idle_ratio),
+    ]
     shown = [f"{who} {words.percent(ratio)}" for who, ratio in waits if ratio is not None]
     if shown:
         lines.append(f"time spent waiting for others: {', '.join(shown)}")

@@ -158,7 +158,7 @@ class Watch:
         if status is not None and status.grading_faults and not self._has_told_faults:
             self._has_told_faults = True
             faults = ", ".join(f"{fault} {number}" for fault, number in status.grading_faults.items())
-            self.note(f"not every completion can be graded: {faults}; the validators' logs say more")
+            self.note(f"not every completion can be graded: {faults}; the run's logs say more")
         if status is not None:
             self._account(status, now_s, was_asked)
         self._display.show(self._state.figures(now_s))

@@ -1,5 +1,6 @@
 """`farflung model`: what people see, and what is refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,26 @@ def test_inspect_shows_shape_tokenizer_and_template(folder: Path, capsys: pytest
     assert "What is 7 + 5?" in shown
     parameters = sum(tensor.numel() for tensor in load_folder(folder).state.values())
     assert f"{parameters:,}" in shown
+
+
+@pytest.mark.parametrize("num_bytes", [None, 0, 4, 1000])
+def test_inspect_says_when_the_weights_are_not_there(
+    folder: Path, num_bytes: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = folder / "model.safetensors"
+    if num_bytes is None:
+        weights.unlink()
+    else:
+        weights.write_bytes(weights.read_bytes()[:num_bytes])
+    assert main.main(["model", "inspect", str(folder)]) == 2
+    assert "model.safetensors" in capsys.readouterr().err
+
+
+def test_sizes_beyond_reason_are_refused_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(table | {"num_hidden_layers": 10**9}))
+    assert main.main(["model", "inspect", str(folder)]) == 2
+    assert "num_layers is 1000000000" in capsys.readouterr().err
 
 
 def test_convert_rounds_every_tensor_once(folder: Path, tmp_path: Path) -> None:

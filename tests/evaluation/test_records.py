@@ -48,6 +48,14 @@ def test_any_other_file_is_left_alone(tmp_path: Path, content: str) -> None:
     assert path.read_text() == content
 
 
+def test_a_file_without_samples_belongs_to_nobody(tmp_path: Path) -> None:
+    SampleFile(tmp_path / "s.jsonl", HEADER, 1)
+    other = {**HEADER, "seed": 1}
+    assert SampleFile(tmp_path / "s.jsonl", other, 1).rows == []
+    SampleFile(tmp_path / "s.jsonl", other, 1).append([row(0)])
+    assert SampleFile(tmp_path / "s.jsonl", other, 1).rows == [row(0)]
+
+
 def test_a_task_with_some_of_its_samples_is_sampled_again(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     SampleFile(path, HEADER, 2).append([row(0, 0), row(0, 1), row(1, 0)])

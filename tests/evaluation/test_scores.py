@@ -36,6 +36,13 @@ def test_tasks_with_too_few_samples_are_left_out_and_counted() -> None:
     assert isnan(pass_at([samples("1")], 2).value)
 
 
+def test_four_wrong_tasks_do_not_prove_that_all_are() -> None:
+    estimate = avg_at([samples("00")] * 4)
+    assert (estimate.value, estimate.low) == (0.0, 0.0)
+    assert estimate.high == pytest.approx(0.49, abs=0.005)  # Wilson, 0 of 4
+    assert avg_at([samples("11")] * 4).low == pytest.approx(0.51, abs=0.005)
+
+
 def test_the_interval_holds_the_value_and_closes_with_more_tasks() -> None:
     few, many = (
         avg_at([samples("10")] * 4 + [samples("11"), samples("00")] * 3),

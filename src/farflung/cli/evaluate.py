@@ -20,9 +20,10 @@ from farflung.envs.registry import load_environment
 from farflung.errors import UserError
 from farflung.evaluation.records import SampleFile, SampleRow
 from farflung.evaluation.scores import Estimate, avg_at, maj_at, pass_at
+from farflung.model.description import model_name
 from farflung.wire.pool import EnvArg
 
-CHUNK_ROLLOUTS = 256
+CHUNK_ROLLOUTS = 128
 """Samples between two times that results are made durable."""
 
 
@@ -101,7 +102,7 @@ def _name(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> str:
     """Readable, and its own for every combination of options."""
     options = json.dumps([str(path.resolve()), config.model_dump(exclude={"k"}), env_args], sort_keys=True)
     digest = hashlib.sha256(options.encode()).hexdigest()[:8]
-    return f"{path.resolve().name}-{config.env.replace(':', '-')}-{digest}"
+    return f"{model_name(path)}-{config.env.replace(':', '-')}-{digest}"
 
 
 def _header(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> dict[str, Any]:
@@ -147,12 +148,18 @@ def _sample(path: Path, config: EvalConfig, environment: Environment, file: Samp
     )
     done = {row.task for row in file.rows}
     num_skipped = 0
+    sys.stderr.write(
+        f"{plan.num_tasks} tasks x {plan.num_samples} samples of at most {config.max_tokens} tokens"
+        f"{f', {len(done)} tasks are there already' if done else ''}\n"
+    )
     with _progress() as progress:
         bar = progress.add_task("tasks", total=plan.num_tasks, completed=len(done))
         for chunk in sample_chunks(engine, environment, tokenizer, params, plan, done):
             file.append(chunk.rows)
             num_skipped += chunk.num_skipped
             progress.advance(bar, len({row.task for row in chunk.rows}) + chunk.num_skipped)
+            if not progress.console.is_terminal:
+                sys.stderr.write(f"{progress.tasks[0].completed:.0f}/{plan.num_tasks} tasks\n")
     return num_skipped
 
 

@@ -67,7 +67,7 @@ examples:
   farflung run my.toml --dry-run     print the resolved configuration with the
                                      source of each value
   farflung run my.toml --trainer.optimizer.lr 1e-5
-  farflung run my.toml --local       one machine of your own: trainer and samplers
+  farflung run my.toml --local       one machine of your own, nobody else
   farflung run mod-sum --run.name second-try --run.seed 1
 
 {SETTINGS_HELP}"""

@@ -71,14 +71,16 @@ def _save(out: Path, config: ModelConfig, state: object, tokenizer_files: dict[s
 
 
 def _inspect(path: Path) -> int:
-    """What the folder holds, without loading its weights."""
+    """What the folder holds; of the weights only the headers are read."""
     from farflung.model.description import load_config, load_tokenizer_files
+    from farflung.model.folder import weights_in
     from farflung.model.weights import expected_shapes
 
     config, tokenizer = load_config(path), Tokenizer.from_files(load_tokenizer_files(path))
     num_parameters = sum(_product(shape) for shape in expected_shapes(config).values())
     table = Table(box=None, show_header=False, padding=(0, 2))
     table.add_row("parameters", f"{num_parameters:,}")
+    table.add_row("weights", weights_in(path))
     for name, value in asdict(config).items():
         table.add_row(name, str(value))
     table.add_row("tokenizer", f"{tokenizer.vocab_size:,} ids, ends with {list(tokenizer.eos_token_ids)}")

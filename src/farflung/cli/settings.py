@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from farflung.cli.config import RunConfig
+from farflung.cli.serve import ServeSettings
+from farflung.cli.sft import SftSettings
 from farflung.config import fields
 from farflung.config.reference import Section, Setting, sections
 from farflung.errors import UserError
@@ -20,20 +22,24 @@ HEADER = """\
 
 Every key of a configuration: `farflung run my.toml --section.key VALUE`, or `key = VALUE` under `[section]` of the
 file. `farflung run my.toml --dry-run` prints which value a run takes from where; `farflung settings WORD` prints a part
-of this page. Made by `farflung settings --markdown`.
+of this page. The sections `sft` and `serve` belong to the commands of these names.
+
+Made by `farflung settings --markdown`.
 """
+CONFIGS = (RunConfig, SftSettings, ServeSettings)
 
 
 def run_settings(arguments: Namespace) -> int:
     """Print them. Raises `UserError` when no setting has the word in it."""
-    found = list(sections(RunConfig))
+    found = [section for config in CONFIGS for section in sections(config)]
     if arguments.markdown:
         sys.stdout.write(as_markdown(found))
         return 0
     shown = matching(found, arguments.word or "")
     if not shown:
-        close = fields.closest(RunConfig, arguments.word)
-        hint = f"did you mean {close}?" if close else f"sections are {', '.join(RunConfig.model_fields)}"
+        close = next(filter(None, (fields.closest(config, arguments.word) for config in CONFIGS)), None)
+        names = ", ".join(name for config in CONFIGS for name in config.model_fields)
+        hint = f"did you mean {close}?" if close else f"sections are {names}"
         raise UserError(f"no setting has {arguments.word!r} in its name or meaning; {hint}")
     sys.stdout.writelines(f"{line}\n" for line in as_text(shown))
     return 0

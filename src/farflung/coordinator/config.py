@@ -23,14 +23,15 @@ class PoolConfig(Config):
     max_outstanding_groups: int | None = Field(
         None,
         ge=1,
+        le=10_000_000,
         description="Tasks leased or queued at once; unset = (max_staleness + 1) * groups_per_batch.",
     )
     temperature: float = Field(1.0, gt=0, le=5, description="Sampling temperature; training needs draws, so not 0.")
     max_prompt_tokens: int = Field(256, ge=1, description="Longest prompt, tokens.")
     max_completion_tokens: int = Field(256, ge=1, description="Longest completion, tokens.")
     lease_s: float = Field(120.0, gt=0, le=604_800, description="Seconds that a worker has for one slot.")
-    max_attempts: int = Field(3, ge=1, description="Leases of one slot before it ends.")
-    max_file_bytes: int = Field(64 << 20, ge=4096, description="Largest rollout file that is accepted.")
+    max_attempts: int = Field(3, ge=1, le=1000, description="Leases of one slot before it ends.")
+    max_file_bytes: int = Field(64 << 20, ge=4096, le=2**40, description="Largest rollout file that is accepted.")
     max_abs_reward: float = Field(
         1000.0, gt=0, le=1e6, description="Largest size of a reward; a larger one counts as not graded."
     )

@@ -33,6 +33,10 @@ MAX_PREFILL_TOKENS = 1024
 """Prompt tokens that may join between two steps, so that running answers do not stall; a longer prompt goes alone."""
 
 
+MIN_TEMPERATURE = 1e-3
+"""Logits divided by less would leave float32, and one request would look like broken weights."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class LiveRequest:
     """One completion to sample."""
@@ -119,6 +123,8 @@ class LiveBatch:
         prompt = request.prompt_tokens
         if not len(prompt) or request.max_tokens < 1:
             raise ValueError(f"{len(prompt)} prompt tokens and {request.max_tokens} to draw: both need at least one")
+        if 0 < request.temperature < MIN_TEMPERATURE:
+            raise ValueError(f"temperature is {request.temperature}: it must be 0 or at least {MIN_TEMPERATURE}")
         if len(prompt) + request.max_tokens > self.max_columns:
             raise ValueError(
                 f"{len(prompt)} prompt tokens and {request.max_tokens} completion tokens: {self.max_columns} fit"

@@ -49,8 +49,16 @@ class SampleFile:
         if path.exists() and path.stat().st_size:
             self._resume(dict(header))
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._append([json.dumps({"header": dict(header)})])
+            self._begin(dict(header))
+
+    def _begin(self, header: dict[str, Any]) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps({"header": header}) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UserError(
+                f"--out is {self._path.parent}, where nothing can be written ({error.strerror}): choose another"
+            ) from error
 
     def append(self, rows: Iterable[SampleRow]) -> None:
         """Durable when it returns."""
@@ -67,6 +75,9 @@ class SampleFile:
             rows = [SampleRow(**row) for row in rest]
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{self._path} is not a file of samples: remove it, or choose another --out") from error
+        if not rows:  # begun and never sampled: it belongs to nobody
+            self._begin(dict(header))
+            return
         if found != json.loads(json.dumps(dict(header))):
             changed = [
                 f"{key}: {found.get(key)} -> {value}" for key, value in header.items() if found.get(key) != value

@@ -4,8 +4,9 @@
     pass@k   1 - C(n - c, k) / C(n, k) per task with c of n right: the unbiased estimate (2107.03374, equation 1)
     maj@k    correctness of the most frequent answer among k; ties share evenly; expected over which k of n are drawn
 
-Intervals are percentile bootstraps over tasks, since samples of one task are not independent. Pure: randomness comes
-from a seed. Does not know engines, environments or files.
+Intervals are percentile bootstraps over tasks, since samples of one task are not independent; where all tasks agree
+on 0 or 1, which resampling cannot vary, they are Wilson's. Pure: randomness comes from a seed. Does not know engines,
+environments or files.
 """
 
 from collections import Counter
@@ -20,6 +21,8 @@ NUM_RESAMPLES = 2000
 MAJORITY_DRAWS = 64
 """Subsets of k among n > k samples that maj@k averages over."""
 CONFIDENCE = 0.95
+Z_SQUARED = 1.959964**2
+"""Of the standard normal at `CONFIDENCE`; Wilson's interval of 0 of n ends at z^2 / (n + z^2)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +102,10 @@ def _estimate(per_task: Sequence[float], seed: int) -> Estimate:
     values_T: NDArray[np.float64] = np.array(per_task, dtype=np.float64)
     if not len(values_T):
         return Estimate(value=float("nan"), low=float("nan"), high=float("nan"), num_tasks=0)
+    if values_T.min() == values_T.max() and values_T[0] in (0.0, 1.0):
+        width = Z_SQUARED / (len(values_T) + Z_SQUARED)
+        low, high = (0.0, width) if values_T[0] == 0 else (1 - width, 1.0)
+        return Estimate(value=float(values_T[0]), low=low, high=high, num_tasks=len(values_T))
     picks = np.random.default_rng(seed).integers(0, len(values_T), (NUM_RESAMPLES, len(values_T)))
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(values_T[picks].mean(1), [tail, 100 - tail])

@@ -14,6 +14,10 @@ from farflung.model.rope_scaling import LinearRope, Llama3Rope, RopeScaling
 
 __all__ = ["Activation", "Family", "LinearRope", "Llama3Rope", "LocalAttention", "ModelConfig", "RopeScaling"]
 
+MAX_SIZE = 100_000_000
+MAX_LAYERS = 10_000
+"""Far above any model: what is larger is a broken or hostile file, and is refused before anything is made of it."""
+
 Family = Literal["llama", "qwen2", "qwen3", "gemma3"]
 Activation = Literal["silu", "gelu_tanh"]
 
@@ -68,6 +72,10 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name in ("vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads"):
             require(getattr(self, name) >= 1, f"{name} is {getattr(self, name)}: it must be at least 1")
+            require(
+                getattr(self, name) <= MAX_SIZE, f"{name} is {getattr(self, name)}: at most {MAX_SIZE} can be meant"
+            )
+        require(self.num_layers <= MAX_LAYERS, f"num_layers is {self.num_layers}: at most {MAX_LAYERS} can be meant")
         require(
             self.head_dim >= 2 and self.head_dim % 2 == 0,
             f"head_dim is {self.head_dim}: rotary embeddings need an even number; choose hidden_size / num_heads even",

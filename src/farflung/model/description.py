@@ -18,6 +18,12 @@ def load_config(path: Path) -> ModelConfig:
     return ModelConfig.from_hf(read_json(path / CONFIG_FILE))
 
 
+def model_name(path: Path) -> str:
+    """What to call the model of a folder: a run's `model` has the run's name."""
+    resolved = path.resolve()
+    return resolved.parent.name if resolved.name == "model" else resolved.name
+
+
 def load_tokenizer_files(path: Path) -> dict[str, bytes]:
     """The files that `Tokenizer.from_files` takes. Raises UserError: no `tokenizer.json`."""
     if not (path / TOKENIZER_FILE).is_file():

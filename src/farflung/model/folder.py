@@ -51,6 +51,31 @@ def load_folder(path: Path) -> LoadedModel:
     )
 
 
+def weights_in(path: Path) -> str:
+    """What the weight files hold, from their headers alone.
+
+    Raises:
+        UserError: they are absent, no safetensors, or not those of the folder's configuration.
+    """
+    config = load_config(path)
+    shapes, dtypes = dict[str, tuple[int, ...]](), set[str]()
+    for file in _weight_files(path):
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118 - not a mapping
+                    if not name.endswith(_BUFFER_SUFFIX):
+                        header = tensors.get_slice(name)
+                        shapes[name] = tuple(header.get_shape())
+                        dtypes.add(str(header.get_dtype()))
+        except SafetensorError as error:
+            raise UserError(f"{file} is not a safetensors file: {error}; fetch it again") from error
+    wanted = expected_shapes(config)
+    wrong = [name for name, shape in wanted.items() if shapes.get(name) != shape]
+    if wrong:
+        raise UserError(f"{path}: {len(wrong)} of {len(wanted)} tensors are missing or misshapen, such as {wrong[0]}")
+    return f"{len(wanted)} tensors, {', '.join(sorted(dtypes))}"
+
+
 def save_folder(
     path: Path,
     config: ModelConfig,

@@ -66,7 +66,10 @@ class Tokenizer:
         Raises:
             UserError: a character that the vocabulary cannot spell.
         """
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        try:
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        except TypeError as error:
+            raise UserError("the text has a lone surrogate (half a character): it is no Unicode text") from error
         ids: list[int] = encoding.ids
         if self._unknown_id is not None and self._unknown_id in ids:
             start, end = encoding.offsets[ids.index(self._unknown_id)]

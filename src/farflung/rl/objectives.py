@@ -50,6 +50,8 @@ OBJECTIVES: Mapping[str, tuple[Callable[..., Any], ObjectiveFunction]] = {
 }
 """Name -> (parameters, function)."""
 MAX_LENGTH = "max_length_tokens"
+MAX_PARAM = 1e9
+"""No parameter of an objective means anything beyond it, and float32 ends at 3e38."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +119,9 @@ def make_params(name: str, values: Mapping[str, ParamValue], *, max_length_token
     )
     params_type, _ = OBJECTIVES[name]
     valid = {field.name: str(field.type) for field in fields(params_type)}  # type: ignore[arg-type]
-    for key in values:
+    for key, value in values.items():
+        is_bounded = isinstance(value, str) or abs(value) <= MAX_PARAM
+        require(is_bounded, f"objective {name!r}: {key} is {value}: at most {MAX_PARAM:g} can be meant")
         require(key in valid, f"objective {name!r} has no parameter {key!r}: it has {', '.join(valid)}")
     given = dict(values)
     if MAX_LENGTH in valid:

@@ -6,6 +6,8 @@ from farflung.config.base import Config
 
 
 class ServeConfig(Config):
+    """Of `farflung serve`."""
+
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 = every interface.")
     port: int = Field(8000, ge=0, le=65535, description="0 = any free port.")
     max_concurrency: int = Field(32, ge=1, le=4096, description="Completions in flight; others wait.")

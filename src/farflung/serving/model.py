@@ -12,6 +12,7 @@ from farflung.engine.live import LiveBatch, LiveRequest
 from farflung.errors import UserError
 from farflung.model.config import ModelConfig
 from farflung.model.decoder import Decoder
+from farflung.model.description import model_name
 from farflung.model.folder import load_folder
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
@@ -114,7 +115,7 @@ def load_served(path: Path, config: ServeConfig) -> tuple[ServedModel, LiveBatch
         reserved_token_ids=never_drawn(tokenizer, loaded.config),
     )
     served = ServedModel(
-        name=path.resolve().name,
+        name=model_name(path),
         config=loaded.config,
         tokenizer=tokenizer,
         eos_token_ids=frozenset(end_of_sequence(tokenizer, loaded.config)),

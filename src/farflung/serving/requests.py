@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from farflung.serving.errors import invalid
 
 MAX_STOPS = 4
+MIN_TEMPERATURE = 0.01
+"""Below it answers are greedy in all but name, and logits divided by it leave float32."""
 MAX_TOP_LOGPROBS = 20
 
 
@@ -43,6 +45,7 @@ class _Sampling(_Body):
 
     model: str
     temperature: float | None = Field(None, ge=0, le=2)
+    """0 = greedy; else at least `MIN_TEMPERATURE`."""
     n: int | None = Field(None, ge=1)
     max_tokens: int | None = Field(None, ge=1)
     stop: str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
@@ -110,7 +113,7 @@ def _parse(kind: type[B], body: bytes) -> B:
     if not isinstance(table, dict):
         raise invalid("the body must be a JSON object")
     try:
-        return kind.model_validate(table)
+        request = kind.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
         param = ".".join(str(part) for part in first["loc"][:3]) or None
@@ -124,3 +127,9 @@ def _parse(kind: type[B], body: bytes) -> B:
                 "unsupported_value",
             ) from error
         raise invalid(f"{param}: {first['msg'].lower()}", param) from error
+    temperature = getattr(request, "temperature", None)
+    if temperature is not None and 0 < temperature < MIN_TEMPERATURE:
+        raise invalid(
+            f"temperature is {temperature}: it must be 0, which is greedy, or at least {MIN_TEMPERATURE}", "temperature"
+        )
+    return request

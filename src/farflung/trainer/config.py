@@ -48,7 +48,7 @@ class WarmStartConfig(Config):
     """Supervised steps on demonstrations before the first version is published."""
 
     max_steps: int = Field(0, ge=0, description="0 = no warm start.")
-    target_accuracy: Share = Field(0.3, description="Stop when held-out accuracy reaches this.")
+    target_accuracy: Share = Field(0.3, description="Stop at this held-out accuracy, of every member of a mixture.")
     batch_size: int = Field(64, ge=1, description="Demonstrations per step.")
     lr: float = Field(4e-3, gt=0, description="AdamW learning rate.")
     warmup_steps: int = Field(20, ge=0, description="Linear learning-rate warm-up, steps.")
@@ -144,7 +144,7 @@ class ObjectiveConfig(Config):
     )
     clip_low: float = Field(0.2, gt=0, lt=1, description="Lower clip: ratio >= 1 - clip_low.")
     clip_high: float = Field(0.28, gt=0, description="Upper clip: ratio <= 1 + clip_high.")
-    delta: float = Field(4.0, gt=1, description="Cap on the ratio of tokens with negative advantage.")
+    delta: float = Field(4.0, gt=1, le=1e6, description="Cap on the ratio of tokens with negative advantage.")
     weight_low: float = Field(0.5, ge=0, lt=1, description="Smallest off-policy correction weight that is used.")
     weight_high: float = Field(5.0, gt=1, description="Largest off-policy correction weight that is used.")
     weight_mode: Literal["mask", "clip"] = Field("mask", description="What happens to weights out of bounds.")
@@ -210,7 +210,7 @@ class ShapingConfig(Config):
     overlong_buffer_tokens: int = Field(
         0, ge=0, description="Tokens before the length limit over which a punishment grows; 0 = none."
     )
-    overlong_factor: float = Field(1.0, gt=0, description="The punishment at the limit.")
+    overlong_factor: float = Field(1.0, gt=0, le=1e6, description="The punishment at the limit.")
     overlong_max_tokens: int = Field(0, ge=0, description="The limit; 0 = pool.max_completion_tokens.")
 
 
@@ -220,7 +220,7 @@ class OptimizerConfig(Config):
     name: Literal["adamw", "muon"] = Field(
         "adamw", description="muon = for matrices of the layers, AdamW for the rest."
     )
-    lr: float = Field(1e-6, ge=0, description="Peak learning rate; 0 = weights never change.")
+    lr: float = Field(1e-6, ge=0, le=1e3, description="Peak learning rate; 0 = weights never change.")
     schedule: Literal["constant", "linear", "cosine", "wsd"] = Field(
         "constant", description="Shape after the warm-up; wsd = constant, then a linear fall at the end."
     )
@@ -336,7 +336,7 @@ class TrainerConfig(Config):
     window_slots: int = Field(
         8, ge=1, description="How many later slots may be ready before a missing one is passed over for now."
     )
-    micro_batch_tokens: int = Field(16_384, ge=1, description="Most tokens in one forward pass.")
+    micro_batch_tokens: int = Field(16_384, ge=1, le=1_000_000_000, description="Most tokens in one forward pass.")
     chunk_bytes: int = Field(16 << 20, ge=1024, description="Size of the pieces that weights are published in.")
     num_samples_logged: int = Field(8, ge=0, description="Completions written to samples.jsonl per evaluation.")
     heartbeat_s: float = Field(2.0, gt=0, description="Seconds between signs of life.")

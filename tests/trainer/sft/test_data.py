@@ -11,7 +11,7 @@ from farflung.errors import UserError
 from farflung.model.characters import character_tokenizer
 from farflung.model.tokenizer import Tokenizer
 from farflung.trainer.sft.data import Example, read_examples
-from farflung.trainer.sft.encode import REWRITTEN, TOO_LONG, encode, encode_examples
+from farflung.trainer.sft.encode import EMPTY, REWRITTEN, TOO_LONG, encode, encode_examples
 
 EOS = "⟨eos⟩"
 CHATML = (
@@ -101,6 +101,9 @@ def test_what_is_left_out_is_counted() -> None:
     samples, skipped = encode_examples([chat("a", "b" * 99), chat("a", "b")], tokenizer(), max_tokens=50)
     assert len(samples) == 1
     assert skipped == {TOO_LONG: 1}
+    no_end = CHATML.replace("+ eos_token + '\n'", "")
+    samples, skipped = encode_examples([chat("a", "")], tokenizer(no_end), max_tokens=50)
+    assert (samples, skipped) == ([], {EMPTY: 1})
     drops = CHATML.replace("m.content +", "(m.content if loop.last else 'cut') +")
     samples, skipped = encode_examples([chat("a", "b", "c", "d")], tokenizer(drops), max_tokens=50)
     assert (samples, skipped) == ([], {REWRITTEN: 1})

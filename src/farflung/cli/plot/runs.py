@@ -23,6 +23,8 @@ _USAGE_FIGURES = {
     "session": ("session", "wall_s"),
 }
 """Kind of row of the account -> figures without which it says nothing."""
+MAX_VERSION = 2**53
+"""Larger ones are no numbers of versions, and no places on an axis."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,8 +152,12 @@ def _is_account(row: MetricsRow) -> bool:
 
 
 def _last_of_each_version(rows: Sequence[MetricsRow], kind: str) -> tuple[MetricsRow, ...]:
-    by_version = {row["version"]: row for row in rows if row["kind"] == kind and type(row.get("version")) is int}
+    by_version = {row["version"]: row for row in rows if row["kind"] == kind and _is_version(row.get("version"))}
     return tuple(by_version[version] for version in sorted(by_version))
+
+
+def _is_version(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_VERSION
 
 
 def _sessions(account: Sequence[MetricsRow], times_s: Sequence[float]) -> tuple[tuple[float, float], ...]:

@@ -7,6 +7,8 @@ from farflung.trainer.config import ComputeConfig, OptimizerConfig
 
 
 class SftConfig(Config):
+    """Of `farflung sft`."""
+
     epochs: int = Field(1, ge=1, le=10_000, description="Passes over the examples.")
     batch_size: int = Field(16, ge=1, description="Examples per optimizer step.")
     max_tokens: int = Field(2048, ge=2, description="Longer examples are left out and counted, never cut.")

@@ -18,6 +18,7 @@ from farflung.rl.types import TrainingSample
 from farflung.trainer.sft.data import Example
 
 TOO_LONG = "too_long"
+EMPTY = "without_an_answer"
 REWRITTEN = "template_rewrites_history"
 """Skipped: a template that shows earlier turns otherwise than they were said has no sequence to train on."""
 
@@ -38,6 +39,8 @@ def encode_examples(
             raise UserError(f"example {number + 1}: {error}") from error
         if encoded is None:
             skipped[REWRITTEN] += 1
+        elif not encoded[0]:
+            skipped[EMPTY] += 1
         elif len(encoded[0]) > max_tokens:
             skipped[TOO_LONG] += 1
         else:
@@ -46,7 +49,10 @@ def encode_examples(
 
 
 def encode(example: Example, tokenizer: Tokenizer) -> tuple[list[int], list[bool]] | None:
-    """(ids, whether each is to be learned); None where the template rewrites earlier turns."""
+    """(ids, whether each is to be learned); none of them where no assistant says anything.
+
+    None where the template rewrites earlier turns.
+    """
     ids, learned, text = list[int](), list[bool](), ""
     for index, message in enumerate(example.messages):
         if message["role"] != "assistant":

@@ -149,7 +149,10 @@ def _resume(
     policy: Policy, model: LoadedModel, samples: Sequence[TrainingSample], config: SftConfig, out: Path
 ) -> SftProgress:
     digest = _run_digest(model, samples, config)
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out is {out}, where nothing can be written ({error.strerror}): choose another") from error
     found = load_state(out)
     if found is None:
         return SftProgress(step=0, best_loss=math.inf, run_digest=digest)

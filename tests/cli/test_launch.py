@@ -157,6 +157,29 @@ def test_each_process_is_started_with_its_own_settings(tmp_path: Path) -> None:
     assert "--coordinator" not in specs["coordinator"].command
 
 
+@pytest.mark.parametrize("where", [[], ["--local"]])
+def test_consent_to_changes_is_for_one_start(
+    where: list[str], monkeypatch: pytest.MonkeyPatch, stand_in: Stand
+) -> None:
+    role_specs = launch.role_specs
+    stand_in(FINISH)
+    commands: list[tuple[str, ...]] = []
+    play = launch.role_specs
+
+    def noting(config: RunConfig, folder: RunFolder) -> list[RoleSpec]:
+        commands.extend(spec.command for spec in role_specs(config, folder) if spec.role is Role.TRAINER)
+        return play(config, folder)
+
+    monkeypatch.setattr(launch, "role_specs", noting)
+    assert main.main(["run", "demo", *where]) == 0
+    assert main.main(["run", "demo", *where, "--trainer.optimizer.lr=0.5", "--trainer.accept_changes=true"]) == 0
+    kept = load(RunConfig, Path("runs/demo/config.toml")).config.trainer
+    assert (kept.optimizer.lr, kept.accept_changes) == (0.5, False)
+    assert main.main(["run", "runs/demo/config.toml"]) == 0
+    assert [command[-1] == "--trainer.accept_changes=true" for command in commands] == [False, True, False]
+    assert main.main(["run", "runs/demo/config.toml", "--trainer.optimizer.lr=0.1"]) == 2
+
+
 def test_roles_reach_a_coordinator_that_listens_everywhere() -> None:
     assert coordinator_url("0.0.0.0", 1) == "http://127.0.0.1:1"
     assert coordinator_url("::1", 1) == "http://[::1]:1"

@@ -226,12 +226,14 @@ class Recorder:
 
     def __init__(self) -> None:
         self.shown: list[Figures] = []
+        self.notes: list[str] = []
         self.is_closed = False
 
     def show(self, figures: Figures) -> None:
         self.shown.append(figures)
 
-    def note(self, text: str) -> None: ...
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
     def close(self) -> None:
         self.is_closed = True
@@ -305,6 +307,17 @@ def test_a_coordinator_that_does_not_answer_stops_neither_the_watch_nor_its_end(
     watch.close()
     assert display.is_closed
     assert not display.shown[-1].is_reachable
+
+
+def test_changes_that_were_accepted_now_are_noted_and_those_of_an_earlier_start_are_not(tmp_path: Path) -> None:
+    metrics, display = tmp_path / "metrics.jsonl", Recorder()
+    metrics.write_text('{"kind": "changes", "version": 2, "changes": "a: 1 -> 2"}\n')
+    watch = Watch("http://127.0.0.1:1", metrics, new_state(), display, account=lambda *_: None)
+    with metrics.open("a") as file:
+        file.write('{"kind": "changes", "version": 3, "changes": "b: 1 -> 2"}\n')
+    watch.start()
+    watch.close()
+    assert display.notes == ["goes on with changes that were accepted: b: 1 -> 2"]
 
 
 def test_the_status_of_a_pool_is_shown_whole() -> None:

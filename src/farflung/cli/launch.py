@@ -95,13 +95,14 @@ def _free_to_change(config: RunConfig) -> tuple[str, ...]:
 
 def role_specs(config: RunConfig, folder: RunFolder) -> list[RoleSpec]:
     """How each process of the run is started, in that order."""
+    consent: dict[str, Setting] = {"accept_changes": True} if config.trainer.accept_changes else {}
     if config.run.local:
-        return [_spec(config, folder, Role.TRAINER, "trainer", {})]
+        return [_spec(config, folder, Role.TRAINER, "trainer", consent)]
     supervisor = config.supervisor
     worker_settings = [*supervisor.worker_overrides, *[{}] * supervisor.num_workers][: supervisor.num_workers]
     roles: list[tuple[Role, str, dict[str, Setting]]] = [
         (Role.COORDINATOR, "coordinator", {}),
-        (Role.TRAINER, "trainer", {}),
+        (Role.TRAINER, "trainer", consent),
         *((Role.WORKER, f"worker-{number}", settings) for number, settings in enumerate(worker_settings, 1)),
         *((Role.VALIDATOR, f"validator-{number}", {}) for number in range(1, supervisor.num_validators + 1)),
     ]
@@ -136,9 +137,14 @@ def _with_port(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"coordinator": config.coordinator.model_copy(update={"port": port})})
 
 
+def _lasting(config: RunConfig) -> RunConfig:
+    """What the run is from now on: consent to changes is for one start, and goes to the trainer by its command."""
+    return config.model_copy(update={"trainer": config.trainer.model_copy(update={"accept_changes": False})})
+
+
 def _write_config(folder: RunFolder, config: RunConfig) -> None:
     unfinished = folder.config.with_suffix(".tmp")
-    unfinished.write_text(to_toml(config), encoding="utf-8")
+    unfinished.write_text(to_toml(_lasting(config)), encoding="utf-8")
     unfinished.replace(folder.config)
 
 
@@ -216,4 +222,4 @@ def _report(config: RunConfig, folder: RunFolder) -> "Summary":
     from farflung.cli.report.write import write_report
 
     title = f"{config.run.name}: {config.environment.name}, seed {config.run.seed}"
-    return write_report(folder, title=title, seed=config.run.seed, config_digest=digest(config))
+    return write_report(folder, title=title, seed=config.run.seed, config_digest=digest(_lasting(config)))

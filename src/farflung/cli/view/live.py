@@ -105,6 +105,7 @@ class Watch:
         self._source = source
         self._tail = MetricsTail(metrics_path)
         self._state = state
+        self._state.add_rows(self._tail.poll())  # of earlier starts
         self._display = display
         self._account = account
         self._now = now
@@ -145,7 +146,7 @@ class Watch:
                 if was_asked:
                     self._answered.set()
                 await asyncio.to_thread(self._wake.wait, POLL_S)
-        self._state.add_rows(self._tail.poll())
+        self._read_rows()
         self._display.show(self._state.figures(self._now()))
 
     async def _look_once(self, client: StatusSource, was_asked: bool) -> None:
@@ -154,7 +155,7 @@ class Watch:
             status = await client.status()
         now_s = self._now()
         self._state.add_status(status, now_s)
-        self._state.add_rows(self._tail.poll())
+        self._read_rows()
         if status is not None and status.grading_faults and not self._has_told_faults:
             self._has_told_faults = True
             faults = ", ".join(f"{fault} {number}" for fault, number in status.grading_faults.items())
@@ -162,6 +163,13 @@ class Watch:
         if status is not None:
             self._account(status, now_s, was_asked)
         self._display.show(self._state.figures(now_s))
+
+    def _read_rows(self) -> None:
+        rows = list(self._tail.poll())
+        self._state.add_rows(rows)
+        for row in rows:
+            if row["kind"] == "changes":
+                self.note(f"goes on with changes that were accepted: {row.get('changes')}")
 
 
 @contextlib.asynccontextmanager

@@ -222,6 +222,10 @@ async def test_a_killed_trainer_goes_back_to_its_checkpoint_and_trains_on_nothin
         await train(tmp_path, max_versions=7, marks=die, **often)
     assert newest(tmp_path).progress.policy_version == 3
     await train(tmp_path, max_versions=7, **often)
+    ledger = newest(tmp_path).buffer_snapshot["counts"]
+    counted = newest(tmp_path).progress.component_state[service.TALLY]
+    assert counted["slots"] == {"accepted": 14}
+    assert counted["tokens"] == ledger["trained_tokens"]
     trained = slots_by_version(newest(tmp_path))
     assert sorted(trained) == [1, 2, 3, 4, 5, 6, 7]
     slots = list(chain.from_iterable(trained.values()))

@@ -71,7 +71,7 @@ async def run(
         checkpoints = BackgroundCheckpoints(run_folder / CHECKPOINTS_FOLDER, _num_kept(config, pool), marks)
         checkpoint = await asyncio.to_thread(checkpoints.load_newest)
         setup = await asyncio.to_thread(set_up, config, pool, seed, checkpoint, run_folder)
-        tally = _tally(pool, checkpoint)
+        tally = _tally(pool, checkpoint, setup)
         setup = replace(setup, components={**setup.components, TALLY: tally})
         inbox = Inbox(setup.buffer)
         feed = LocalFeed(
@@ -111,8 +111,11 @@ def _num_kept(config: TrainerConfig, pool: PoolSpec) -> int:
     return max(config.checkpoint.keep, pool.max_staleness + 1 if pool.is_deterministic else 0)
 
 
-def _tally(pool: PoolSpec, checkpoint: Checkpoint | None) -> Tally:
-    tally = Tally(pool.environment.name)
+def _tally(pool: PoolSpec, checkpoint: Checkpoint | None, setup: Setup) -> Tally:
+    buffer = setup.buffer
+    tally = Tally(
+        pool.environment.name, has_ended=lambda slot: buffer.has_seen(slot) and slot not in buffer.pending_slots()
+    )
     kept = None if checkpoint is None else checkpoint.progress.component_state.get(TALLY)
     if kept is not None:
         tally.restore(kept)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -18,10 +19,20 @@ STATUS_EVERY_S = 1.0
 
 
 class Tally:
-    """Counters since the run began, and the last sign of life of each sampler. A `trainer.checkpoint.Component`."""
+    """Counters since the run began, and the last sign of life of each sampler. A `trainer.checkpoint.Component`.
 
-    def __init__(self, environment: str) -> None:
+    A snapshot leaves out the slots that wait: they are sampled again after it, and a slot counts once.
+    """
+
+    def __init__(self, environment: str, has_ended: Callable[[int], bool]) -> None:
+        """
+        Args:
+            has_ended: whether a slot that was sampled has its final state, which a checkpoint holds.
+        """
         self._environment = environment
+        self._has_ended = has_ended
+        self._may_wait: dict[int, tuple[int, Counter[str]]] = {}
+        """Slot -> its tokens and faults."""
         self.tokens = 0
         self.slots: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()
@@ -32,16 +43,22 @@ class Tally:
         self.tokens += num_tokens
         self.slots["accepted"] += 1
         self.heartbeats[answer.heartbeat.node] = answer.heartbeat
-        for kind, count in answer.faults.items():
-            self.faults[f"{self._environment}: {kind}"] += count
+        faults = Counter({f"{self._environment}: {kind}": count for kind, count in answer.faults.items()})
+        self.faults += faults
+        self._may_wait[answer.slot] = (num_tokens, faults)
 
     def closed(self, reason: str, num_groups: int) -> None:
         self.slots["forfeited"] += 1
         self.drops[reason] += num_groups
 
     def snapshot(self) -> dict[str, object]:
-        counters = {"slots": self.slots, "drops": self.drops, "faults": self.faults}
-        return {"tokens": self.tokens, **{name: dict(counter) for name, counter in counters.items()}}
+        self._may_wait = {slot: share for slot, share in self._may_wait.items() if not self._has_ended(slot)}
+        slots, tokens, faults = self.slots.copy(), self.tokens, self.faults.copy()
+        for slot_tokens, slot_faults in self._may_wait.values():
+            slots["accepted"] -= 1
+            tokens -= slot_tokens
+            faults -= slot_faults
+        return {"tokens": tokens, "slots": dict(slots), "drops": dict(self.drops), "faults": dict(faults)}
 
     def restore(self, snapshot: dict[str, object]) -> None:
         kept = msgspec.convert(snapshot, _Snapshot)

@@ -134,11 +134,18 @@ def test_a_run_cannot_be_called_what_is_no_folder_name(name: str) -> None:
 
 
 def test_a_batch_with_signal_needs_room_for_what_it_may_take() -> None:
-    message = complaint("--trainer.batch_counts=signal", "--pool.max_outstanding_groups=96")
+    four = ("--trainer.batch_counts=signal", "--trainer.max_sampled_per_batch=4")
+    message = complaint(*four, "--pool.max_outstanding_groups=96")
     assert "trainer.max_sampled_per_batch * pool.groups_per_batch = 128 groups" in message
     assert "only pool.max_outstanding_groups = 96" in message
-    load(RunConfig, None, ["--trainer.batch_counts=signal", "--pool.max_outstanding_groups=128"])
-    load(RunConfig, None, ["--trainer.batch_counts=signal"])
+    load(RunConfig, None, [*four, "--pool.max_outstanding_groups=128"])
+    load(RunConfig, None, [*four])
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("local", ["false", "true"])
+def test_batches_with_signal_need_no_other_setting_in_shipped_configurations(name: str, local: str) -> None:
+    load(RunConfig, shipped_path(name), ["--trainer.batch_counts=signal", f"--run.local={local}"])
 
 
 def test_a_batch_with_signal_is_no_fixed_number_of_slots() -> None:
@@ -147,5 +154,10 @@ def test_a_batch_with_signal_is_no_fixed_number_of_slots() -> None:
 
 
 def test_a_local_run_samples_only_so_far_ahead_that_a_batch_with_signal_fits() -> None:
-    message = complaint("--trainer.batch_counts=signal", "--run.local=true", "--pool.max_staleness=2")
+    message = complaint(
+        "--trainer.batch_counts=signal",
+        "--trainer.max_sampled_per_batch=4",
+        "--run.local=true",
+        "--pool.max_staleness=2",
+    )
     assert "trainer.max_sampled_per_batch is 4 with pool.max_staleness 2" in message

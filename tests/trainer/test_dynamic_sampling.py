@@ -80,6 +80,21 @@ async def test_a_bound_beyond_what_the_pool_lets_be_out_is_lowered(tmp_path: Pat
     assert [row["sampling/groups_sampled"] for row in rows] == [32.0]
 
 
+@pytest.mark.parametrize(
+    ("rules", "slots"),
+    [
+        ({"max_staleness": 8, "max_outstanding_groups": 32}, 4),
+        ({"max_staleness": 2, "max_outstanding_groups": 32}, 3),
+        ({"max_staleness": 8, "max_outstanding_groups": 5}, 2),
+        ({"max_staleness": 0, "max_outstanding_groups": 2}, 1),
+    ],
+)
+def test_unless_set_the_bound_is_four_batches_or_what_may_be_out(rules: dict[str, int], slots: int) -> None:
+    """A batch is one slot here."""
+    setup = set_up(trainer_config(batch_counts="signal"), pool_spec(groups_per_batch=2, **rules), SEED, None)
+    assert setup.buffer.params.max_slots_per_batch == slots
+
+
 def test_a_deterministic_pool_refuses_to_fill_batches() -> None:
     with pytest.raises(UserError, match=r'batch_counts is "signal" with pool\.deterministic'):
         set_up(trainer_config(**SIGNAL), pool_spec(deterministic_seed=1), SEED, None)

@@ -114,18 +114,21 @@ class RunConfig(Config):
         pool, trainer = self.pool, self.trainer
         if trainer.batch_counts == "all":
             return self
+        most_batches = trainer.max_sampled_per_batch
         if pool.deterministic:
             raise ValueError(
                 'trainer.batch_counts is "signal" with pool.deterministic, where a batch is a fixed number of slots: '
                 'set trainer.batch_counts to "all" or pool.deterministic to false'
             )
-        if self.run.local and trainer.max_sampled_per_batch > pool.max_staleness + 1:
+        if most_batches is None:
+            return self
+        if self.run.local and most_batches > pool.max_staleness + 1:
             raise ValueError(
-                f"trainer.max_sampled_per_batch is {trainer.max_sampled_per_batch} with pool.max_staleness "
+                f"trainer.max_sampled_per_batch is {most_batches} with pool.max_staleness "
                 f"{pool.max_staleness}: a local run samples max_staleness + 1 batches ahead, so lower the first or "
                 "raise the second"
             )
-        most_groups = trainer.max_sampled_per_batch * pool.groups_per_batch
+        most_groups = most_batches * pool.groups_per_batch
         if pool.outstanding_groups < most_groups:
             raise ValueError(
                 f"a batch may take trainer.max_sampled_per_batch * pool.groups_per_batch = {most_groups} groups until "

@@ -328,10 +328,11 @@ class TrainerConfig(Config):
         description="Which groups count towards pool.groups_per_batch; signal = a batch fills until it has so many "
         "that can be learned from (dynamic sampling).",
     )
-    max_sampled_per_batch: int = Field(
-        4,
+    max_sampled_per_batch: int | None = Field(
+        None,
         ge=1,
-        description="batch_counts signal: a batch is taken at the latest with so many times groups_per_batch groups.",
+        description="batch_counts signal: a batch is taken at the latest with so many times groups_per_batch groups; "
+        "none = 4, or fewer where the pool lets fewer be out.",
     )
     window_slots: int = Field(
         8, ge=1, description="How many later slots may be ready before a missing one is passed over for now."

@@ -38,6 +38,8 @@ from farflung.wire.pool import PoolSpec
 logger = logging.getLogger(__name__)
 
 NUM_PROMPTS_CHECKED = 64
+MAX_SAMPLED_PER_BATCH = 4
+"""Times the groups of a batch, unless the settings say otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -231,19 +233,31 @@ def _buffer(config: TrainerConfig, pool: PoolSpec, checkpoint: Checkpoint | None
     outstanding_slots = pool.max_outstanding_groups // pool.groups_per_slot
     batch_slots = -(-pool.groups_per_batch // pool.groups_per_slot)
     is_filled = config.batch_counts == "signal"
+    most_batches = _most_sampled(config, pool) if is_filled else 0
     params = BufferParams(
         groups_per_batch=pool.groups_per_batch,
         max_staleness=pool.max_staleness,
         max_slots=outstanding_slots + batch_slots + 1,
         window_slots=config.window_slots,
         max_unreported=max(0, outstanding_slots - batch_slots),
-        max_slots_per_batch=min(config.max_sampled_per_batch * batch_slots, outstanding_slots) if is_filled else None,
+        max_slots_per_batch=min(most_batches * batch_slots, outstanding_slots) if is_filled else None,
         slots_per_batch=slots_per_batch(pool) if pool.is_deterministic else None,
     )
     counts = _has_signal(config, pool) if is_filled else every_group
     if checkpoint is None:
         return ExperienceBuffer(params, counts)
     return ExperienceBuffer.restore(params, checkpoint.buffer_snapshot, counts)
+
+
+def _most_sampled(config: TrainerConfig, pool: PoolSpec) -> int:
+    """Batches that one is filled from at most. What is out beyond that, or beyond the staleness bound, never comes."""
+    if config.max_sampled_per_batch is not None:
+        return config.max_sampled_per_batch
+    most = min(
+        MAX_SAMPLED_PER_BATCH, pool.max_staleness + 1, max(1, pool.max_outstanding_groups // pool.groups_per_batch)
+    )
+    logger.info("a batch is filled from at most %d times its groups", most)
+    return most
 
 
 def _has_signal(config: TrainerConfig, pool: PoolSpec) -> Counts:

@@ -214,6 +214,25 @@ def test_a_local_run_has_samplers_and_no_workers(tmp_path: Path) -> None:
     assert f"{waited}samplers 25 %" in as_text(summary, RunFolder(root=tmp_path), is_local=True)
 
 
+@pytest.mark.parametrize(
+    ("change", "is_hinted"),
+    [
+        ({}, True),
+        ({"final_accuracy": 0.1}, False),
+        ({"final_accuracy": None}, False),
+        ({"tokens_trained": 500}, False),
+        ({"drops": {"stale": 90}}, False),
+    ],
+)
+def test_a_run_that_had_nothing_to_reinforce_is_told_what_to_do(
+    tmp_path: Path, change: dict[str, Any], is_hinted: bool
+) -> None:
+    hopeless = {"final_accuracy": 0.0, "drops": {"no_signal": 90}, "tokens_accepted": 1000, "tokens_trained": 50}
+    summary = replace(summarize([], fold([]), seed=0, config_digest="ab"), **(hopeless | change))
+    text = as_text(summary, RunFolder(root=tmp_path))
+    assert ("set trainer.warm_start.max_steps, or start from another model" in text) == is_hinted
+
+
 def test_u2_what_went_wrong_on_the_way_is_told_with_its_cause(tmp_path: Path) -> None:
     summary = summarize([], fold([]), seed=0, config_digest="ab")
     events = ["worker-2 was killed by SIGKILL (out of memory?)\x1b[2J", *["again"] * 9]

@@ -289,6 +289,8 @@ class CurriculumConfig(Config):
 
 
 class CheckpointConfig(Config):
+    """How often the trainer's state is made durable."""
+
     every_versions: int = Field(
         1, ge=1, description="1 = nothing is lost at a kill; n = at most n - 1 versions are stepped back over."
     )
@@ -296,6 +298,8 @@ class CheckpointConfig(Config):
 
 
 class EvaluationConfig(Config):
+    """How well held-out tasks are solved, and which fall keeps a version from being published."""
+
     every_versions: int = Field(25, ge=1, description="Versions between held-out evaluations.")
     num_tasks: int = Field(512, ge=1, description="Held-out tasks, one rollout each.")
     temperature: float = Field(1.0, ge=0, description="0 = greedy.")
@@ -309,6 +313,8 @@ class EvaluationConfig(Config):
 
 
 class TrainerConfig(Config):
+    """What a batch is, and how long and how patiently the trainer works."""
+
     model: ModelSourceConfig = ModelSourceConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
     objective: ObjectiveConfig = ObjectiveConfig()

@@ -6,6 +6,8 @@ from farflung.config.base import Config
 
 
 class ValidatorConfig(Config):
+    """What a validator is called, how long its judging may take, and how patient it is."""
+
     node: str = Field("", description="Name of this validator in the pool; empty = host name and process id.")
     max_assignments: int = Field(4, ge=1, description="Submissions taken at once.")
     step_s: float = Field(

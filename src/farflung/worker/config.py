@@ -6,6 +6,8 @@ from farflung.config.base import Config
 
 
 class WorkerConfig(Config):
+    """What a worker is called, how fast it samples, and how patient it is."""
+
     node: str = Field("", description="Name of this machine in the pool; empty = host name and process id.")
     capability_class: str = Field("any", description="Which leases it can take.")
     max_batch_rows: int = Field(256, ge=1, description="Rollouts sampled at once.")

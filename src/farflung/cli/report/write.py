@@ -13,6 +13,9 @@ from farflung.telemetry.metrics import read_json_lines, read_metrics
 
 MAX_EVENTS = 8
 MAX_EVENT_CHARS = 300
+HOPELESS_ACCURACY = 0.02
+HOPELESS_SHARE = 0.1
+"""Of the accepted tokens, at most so many taught anything."""
 
 
 def write_report(folder: RunFolder, *, title: str, seed: int, config_digest: str) -> Summary:
@@ -60,6 +63,11 @@ def as_text(summary: Summary, folder: RunFolder, events: Sequence[str] = (), *, 
     shown = [f"{who} {words.percent(ratio)}" for who, ratio in waits if ratio is not None]
     if shown:
         lines.append(f"time spent waiting for others: {', '.join(shown)}")
+    if _hardly_learns(summary):
+        lines.append(
+            "the policy hardly ever solves a task, so there is nothing to reinforce: set trainer.warm_start.max_steps, "
+            "or start from another model (trainer.model.path)"
+        )
     if summary.grading_faults:
         faults = ", ".join(f"{fault} {number}" for fault, number in summary.grading_faults.items())
         lines.append(f"not graded: {faults} completions")
@@ -72,6 +80,16 @@ def as_text(summary: Summary, folder: RunFolder, events: Sequence[str] = (), *, 
     made = (folder.model, folder.metrics, folder.summary, folder.curves, folder.samples_page)
     lines += ["", *(f"  {path}" for path in made if path.exists())]
     return "\n".join(lines)
+
+
+def _hardly_learns(summary: Summary) -> bool:
+    """Solves nothing, and nearly all groups were dropped since their rollouts earned the same."""
+    return (
+        summary.final_accuracy is not None
+        and summary.final_accuracy <= HOPELESS_ACCURACY
+        and summary.drops.get("no_signal", 0) > 0
+        and summary.tokens_trained <= HOPELESS_SHARE * summary.tokens_accepted
+    )
 
 
 def _write_pictures(folder: RunFolder, title: str) -> None:

@@ -6,7 +6,7 @@ Same demo model and weights, same 512 sequences, same loss and AdamW. Three case
     training-step/uneven    1 to 64 tokens, mean 16: TRL's batch is padded, ours is not
     iteration/demo          generation, rewards, advantages and the step; learning rate 0, so the work stays the same
 
-A step is forward, backward, gradient clipping, AdamW, and for ours the rounding of the published weights, from given
+The 8 rollouts of a task share their prompt of 7 tokens, which ours computes once. A step is forward, backward, gradient clipping, AdamW, and for ours the rounding of the published weights, from given
 sequences and advantages; TRL's is its own `training_step` with the optimizer calls of its loop, without the loop's own
 cost. TRL runs at the micro-batch size that is fastest for it (tried in the run). In the iteration ours drops groups
 without signal, as it does in the demo; TRL has no such option. Rounds alternate and the median counts.
@@ -32,6 +32,7 @@ from benchmarks.record import record
 from benchmarks.start import Start, warm_started
 from farflung.engine.base import GroupRequest
 from farflung.model.config import ModelConfig
+from farflung.rl.batch import flatten
 from farflung.rl.grpo import GrpoParams, grpo_loss
 from farflung.rl.objectives import Objective
 from farflung.rl.samples import training_samples
@@ -79,7 +80,7 @@ def _measure_step(name: str, start: Start, lengths: NDArray[np.int64]) -> None:
         ]
     ours_s, peer_s = (statistics.median(column) / STEPS_PER_ROUND for column in zip(*times, strict=True))
     limit = matmul_flops_per_s()
-    num_forward = sum(sample.num_forward_tokens for sample in samples)
+    num_forward = sum(flatten(samples).lengths)  # prompts once a group
     achieved = _step_flops(start.description.config, num_forward, num_tokens) / ours_s
     detail = {
         "seconds_per_step": f"{ours_s:.4f} against {peer_s:.4f}",
@@ -94,11 +95,12 @@ def _measure_step(name: str, start: Start, lengths: NDArray[np.int64]) -> None:
 
 
 def _samples(lengths: Sequence[int] | NDArray[np.int64]) -> list[TrainingSample]:
-    """Digits with advantages of both signs; what they say does not change the cost."""
+    """Digits with advantages of both signs, in groups of 8 that share their prompt, as the rollouts of a task do."""
     generator = np.random.default_rng(1)
+    prompts = generator.integers(3, 13, size=(-(-len(lengths) // 8), 7))
     return [
         TrainingSample(
-            tokens=generator.integers(3, 13, size=7 + length).astype(np.int32),
+            tokens=np.array([*prompts[index // 8], *generator.integers(3, 13, size=length)], dtype=np.int32),
             num_prompt_tokens=7,
             behaviour_logprobs=np.full(length, -2.3, dtype=np.float32),
             advantages=np.full(length, generator.normal(), dtype=np.float32),

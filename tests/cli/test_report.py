@@ -207,6 +207,13 @@ def test_a_report_is_written_whole_and_its_paths_are_told(tmp_path: Path) -> Non
     assert str(folder.model) not in text  # it is not there
 
 
+def test_versions_that_were_lost_are_in_no_summary() -> None:
+    rows = [{"kind": "train", "version": version, "num_tokens": 10} for version in range(1, 9)]
+    rows.append({"kind": "stepped_back", "version": 4, "from_version": 8})
+    summary = summarize(rows, fold([]), seed=0, config_digest="ab")
+    assert (summary.versions, summary.tokens_trained) == (4, 40)
+
+
 def test_a_local_run_has_samplers_and_no_workers(tmp_path: Path) -> None:
     summary = replace(summarize([], fold([]), seed=0, config_digest="ab"), worker_idle_ratio=0.25)
     waited = "time spent waiting for others: "

@@ -320,6 +320,13 @@ def test_changes_that_were_accepted_now_are_noted_and_those_of_an_earlier_start_
     assert display.notes == ["goes on with changes that were accepted: b: 1 -> 2"]
 
 
+def test_versions_that_were_lost_are_on_no_curve() -> None:
+    state = new_state()
+    state.add_rows({"kind": "eval", "version": version, "accuracy": 0.5} for version in (0, 4, 8))
+    state.add_rows([{"kind": "stepped_back", "version": 4, "from_version": 8}])
+    assert state.figures(0.0).accuracy == ((0.0, 0.5), (4.0, 0.5))
+
+
 def test_the_status_of_a_pool_is_shown_whole() -> None:
     answer = status(
         heartbeat("worker-1", Role.WORKER, busy_s=30, idle_s=10, tokens=4000, activity="sampling"),

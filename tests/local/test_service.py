@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from itertools import chain
@@ -230,6 +231,45 @@ async def test_a_killed_trainer_goes_back_to_its_checkpoint_and_trains_on_nothin
     assert sorted(trained) == [1, 2, 3, 4, 5, 6, 7]
     slots = list(chain.from_iterable(trained.values()))
     assert sorted(slots) == list(range(14))
+    (back,) = rows(tmp_path, "stepped_back")
+    assert (back["version"], back["from_version"]) == (3, 5)
+    assert [row["version"] for row in rows(tmp_path, "train")] == [1, 2, 3, 4, 5, 4, 5, 6, 7]
+
+
+async def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew_among_its_figures(tmp_path: Path) -> None:
+    await train(tmp_path, max_versions=2)
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(UserError, match=r"metrics.jsonl tells of version 2, but no checkpoint in .*--run.name NAME"):
+        await train(tmp_path, max_versions=4)
+    assert [row["version"] for row in rows(tmp_path, "train")] == [1, 2]
+
+
+async def test_killed_before_its_first_version_a_run_begins_anew(tmp_path: Path) -> None:
+    def die(mark: Mark, _version: int) -> None:
+        if mark is Mark.BEGUN:
+            raise Killed
+
+    with pytest.raises(Killed):
+        await train(tmp_path, max_versions=1, marks=die)
+    await train(tmp_path, max_versions=1)
+    assert [row["version"] for row in rows(tmp_path, "train")] == [1]
+
+
+@pytest.mark.usefixtures("any_order_of_sums")
+async def test_a_deterministic_run_outlives_damage_to_its_newest_checkpoint_and_names_any_other(tmp_path: Path) -> None:
+    pool = pool_spec(deterministic_seed=SEED, max_staleness=2, max_outstanding_groups=12)
+    once: dict[str, Any] = {"checkpoint": {"keep": 1}, "evaluation": {"every_versions": 100}}
+    await train(tmp_path, pool, max_versions=5, **once)
+    whole, kept = newest(tmp_path), sorted((tmp_path / "checkpoints").glob("v*"))
+    assert [path.name for path in kept[-4:]] == ["v00000002", "v00000003", "v00000004", "v00000005"]
+    (kept[-1] / "masters.safetensors").write_bytes(b"damaged")
+    await train(tmp_path, pool, max_versions=5, **once)
+    again = newest(tmp_path)
+    assert again.progress.policy_version == 5
+    assert all(torch.equal(again.masters[name], whole.masters[name]) for name in whole.masters)
+    (kept[-2] / "masters.safetensors").write_bytes(b"damaged")
+    with pytest.raises(UserError, match=r"v00000004 is missing or damaged, .* put it back, or give the run"):
+        await train(tmp_path, pool, max_versions=6, **once)
 
 
 async def test_asked_to_stop_it_leaves_a_checkpoint_of_the_newest_version(tmp_path: Path) -> None:

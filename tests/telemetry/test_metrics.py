@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.telemetry.metrics import MetricsLog, MetricsTail, read_metrics
+from farflung.telemetry.metrics import MetricsLog, MetricsRow, MetricsTail, as_it_stands, read_metrics
 
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -102,3 +102,13 @@ def test_a_write_cut_short_does_not_spoil_the_next_row(tmp_path: Path, monkeypat
         log.write("train", {}, version=0)
     log.write("train", {}, version=1)
     assert [row["version"] for row in read_metrics(path)] == [1]
+
+
+def test_rows_of_versions_that_were_lost_do_not_stand() -> None:
+    def train(version: int, loss: int) -> MetricsRow:
+        return {"kind": "train", "version": version, "loss": loss}
+
+    begun: MetricsRow = {"kind": "warm_start", "step": 1}
+    back: MetricsRow = {"kind": "stepped_back", "version": 1, "from_version": 3}
+    rows = [begun, train(1, 0), train(2, 0), train(3, 0), back, train(2, 1)]
+    assert as_it_stands(rows) == [begun, train(1, 0), back, train(2, 1)]

@@ -1,7 +1,8 @@
 """Checkpoints whose bytes go to disk while the trainer makes the next version.
 
 In a pool a version is durable before it is announced, since others have seen it. Here nobody outlives the trainer: what
-a kill loses is made again from the checkpoint before, with the same slots.
+a kill loses is made again from the checkpoint before, with the same slots. The first is waited for, so that there is
+one before.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ class BackgroundCheckpoints(Checkpoints):
     def _put(self, version: int, files: Mapping[str, bytes], *, is_best: bool) -> None:
         self.settle()
         self._under_way = self._writer.submit(super()._put, version, files, is_best=is_best)
+        if version == 0:
+            self.settle()
 
     def settle(self) -> None:
         """Wait until everything is on disk.

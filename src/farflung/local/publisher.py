@@ -54,8 +54,9 @@ class LocalPublisher(Chain):
                 checkpoint = self._checkpoints.load(earlier)
                 if checkpoint is None:
                     raise UserError(
-                        f"the checkpoint of version {earlier} cannot be read, and a deterministic run samples with "
-                        f"the {self._pool.max_staleness} versions before {version}: give the run another name"
+                        f"checkpoint {self._checkpoints.path_of(earlier)} is missing or damaged, and a deterministic "
+                        f"run samples with the {self._pool.max_staleness} versions before {version}: put it back, or "
+                        "give the run another name"
                     )
                 weights = to_safetensors_bytes(publishable_state(checkpoint.masters))
                 self._feed.announce(checkpoint.publication, weights)

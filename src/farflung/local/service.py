@@ -13,6 +13,7 @@ from farflung.api.patience import Stopped
 from farflung.local.background_checkpoints import BackgroundCheckpoints
 from farflung.local.crew import Crew
 from farflung.local.feed import LocalFeed
+from farflung.local.history import step_back
 from farflung.local.messages import Settings
 from farflung.local.publisher import LocalPublisher
 from farflung.local.slot_book import local_rules
@@ -23,7 +24,7 @@ from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
 from farflung.trainer.checkpoint import Checkpoint
 from farflung.trainer.config import TrainerConfig
-from farflung.trainer.figures import Figures
+from farflung.trainer.figures import METRICS_FILE, Figures
 from farflung.trainer.inbox import Inbox
 from farflung.trainer.marks import Marks, pass_by
 from farflung.trainer.service import CHECKPOINTS_FOLDER, MODEL_FOLDER, NODE, Trainer
@@ -70,6 +71,8 @@ async def run(
             compute_deterministically()
         checkpoints = BackgroundCheckpoints(run_folder / CHECKPOINTS_FOLDER, _num_kept(config, pool), marks)
         checkpoint = await asyncio.to_thread(checkpoints.load_newest)
+        version = None if checkpoint is None else checkpoint.progress.policy_version
+        step_back(run_folder / METRICS_FILE, run_folder / CHECKPOINTS_FOLDER, version)
         setup = await asyncio.to_thread(set_up, config, pool, seed, checkpoint, run_folder)
         tally = _tally(pool, checkpoint, setup)
         setup = replace(setup, components={**setup.components, TALLY: tally})
@@ -107,8 +110,11 @@ async def run(
 
 
 def _num_kept(config: TrainerConfig, pool: PoolSpec) -> int:
-    """In deterministic mode enough to sample again with every version that is still to be sampled with."""
-    return max(config.checkpoint.keep, pool.max_staleness + 1 if pool.is_deterministic else 0)
+    """In deterministic mode enough to sample again with every version that is still to be sampled with.
+
+    The newest, those before it, and one more so that it may be the newest that is damaged.
+    """
+    return max(config.checkpoint.keep, pool.max_staleness + 2 if pool.is_deterministic else 0)
 
 
 def _tally(pool: PoolSpec, checkpoint: Checkpoint | None, setup: Setup) -> Tally:

@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 MetricValue = str | bool | int | float | None | Mapping[str, int | float]
 MetricsRow = dict[str, Any]
 """One line as read back: `time_s`, `kind`, perhaps `version` or `step`, and the figures."""
+
+STEPPED_BACK = "stepped_back"
+"""Kind of the row by which a run tells that the versions after the row's `version` are lost and made again."""
 
 
 class MetricsLog:
@@ -104,6 +107,21 @@ class MetricsTail:
 def read_metrics(path: Path) -> list[MetricsRow]:
     """Every readable row of a file, oldest first; torn lines are skipped, an absent file has none."""
     return MetricsTail(path).poll()
+
+
+def as_it_stands(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rows without those of versions that were lost: later than the one that the run has stepped back to since.
+
+    >>> rows = [{"kind": "train", "version": version} for version in (1, 2, 3)]
+    >>> as_it_stands([*rows, {"kind": "stepped_back", "version": 1}])
+    [{'kind': 'train', 'version': 1}, {'kind': 'stepped_back', 'version': 1}]
+    """
+    standing: list[Mapping[str, Any]] = []
+    for row in rows:
+        if row["kind"] == STEPPED_BACK:
+            standing = [other for other in standing if (other.get("version") or 0) <= row["version"]]
+        standing.append(row)
+    return standing
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

@@ -155,6 +155,10 @@ class Checkpoints:
         """That of a certain version, None if there is no whole one."""
         return self._first_whole(lambda: [path for path in self._folders() if path.stem == _name(version)])
 
+    def path_of(self, version: int) -> Path:
+        """Where that of a version lies, if there is one."""
+        return self._folder / _name(version)
+
     def _first_whole(self, candidates: Callable[[], Iterable[Path]]) -> Checkpoint | None:
         """Looks again after each failure: what was cleaned away under the reader has a newer one in its place."""
         tried: set[Path] = set()

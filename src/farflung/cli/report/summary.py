@@ -6,6 +6,7 @@ from typing import Any
 
 from farflung.cli.report.usage import Usage
 from farflung.cli.view.state import merged_drops
+from farflung.telemetry.metrics import as_it_stands
 
 NUM_REWARD_VERSIONS = 5
 """One batch is small, so its mean reward jumps."""
@@ -60,9 +61,9 @@ class Summary:
 def summarize(metrics: Iterable[Mapping[str, Any]], usage: Usage, *, seed: int, config_digest: str) -> Summary:
     """Fold the rows of metrics.jsonl and the account of usage.
 
-    Of several rows for one version (a run that was continued) the last counts.
+    Of several rows for one version (a run that was continued) the last counts; of versions that were lost, none.
     """
-    rows = list(metrics)
+    rows = as_it_stands(metrics)
     train = _by_version(rows, "train")
     evals = [row for row in _by_version(rows, "eval") if row.get("accuracy") is not None]
     last_progress = ([{}, *_by_version(rows, "progress")])[-1]

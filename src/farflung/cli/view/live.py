@@ -20,7 +20,7 @@ from farflung.cli.view import plain
 from farflung.cli.view.screen import screen
 from farflung.cli.view.state import Figures, RunState
 from farflung.errors import PeerFault, Transient
-from farflung.telemetry.metrics import MetricsTail
+from farflung.telemetry.metrics import STEPPED_BACK, MetricsTail
 from farflung.wire.node import PoolStatus, Role
 
 POLL_S = 1.0
@@ -168,7 +168,9 @@ class Watch:
         rows = list(self._tail.poll())
         self._state.add_rows(rows)
         for row in rows:
-            if row["kind"] == "changes":
+            if row["kind"] == STEPPED_BACK:
+                self.note(f"goes on from version {row['version']}: up to {row['from_version']} is made again")
+            elif row["kind"] == "changes":
                 self.note(f"goes on with changes that were accepted: {row.get('changes')}")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from farflung.cli.view import words
 from farflung.cli.view.plot import Point
 from farflung.slots.tally import WITHOUT_GRADIENT
+from farflung.telemetry import metrics
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus
 
 RECENT_S = 15.0
@@ -111,6 +112,9 @@ class RunState:
                     self._train[version] = row
                 case "eval", int(version) if row.get("accuracy") is not None:
                     self._evals[version] = float(row["accuracy"])
+                case metrics.STEPPED_BACK, int(version):
+                    self._train = {made: figures for made, figures in self._train.items() if made <= version}
+                    self._evals = {made: accuracy for made, accuracy in self._evals.items() if made <= version}
                 case "warm_start", _:
                     self._warm_start = row
 

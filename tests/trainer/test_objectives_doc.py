@@ -2,17 +2,22 @@
 
 import dataclasses
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import pytest
+import torch
 
 from farflung.config.base import Config
 from farflung.rl.aggregate import Aggregation
 from farflung.rl.estimators import Estimator
 from farflung.rl.kl import LossKl, RewardKl
+from farflung.rl.loss import LossInputs
 from farflung.rl.objectives import OBJECTIVES
 from farflung.trainer.config import ObjectiveConfig, ShapingConfig
+from farflung.trainer.objective import make_objective
 
 TEXT = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text()
 
@@ -84,3 +89,26 @@ def test_where_an_estimator_of_the_kl_may_stand_is_as_documented() -> None:
 
 def test_every_aggregation_is_named() -> None:
     assert all(f"`{name}`" in section("Objectives") for name in get_args(Aggregation))
+
+
+def test_the_objective_that_the_page_shows_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = section("An objective of your own").split("```python\n")[1].split("```")[0]
+    module = ModuleType("losses_of_the_page")
+    exec(compile(code, "docs/objectives.md", "exec"), module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    config = ObjectiveConfig(name=f"{module.__name__}:soft_reinforce", params={"cap": 2.0})
+    logprobs_N = torch.tensor([-1.0, -2.0, -3.0], requires_grad=True)
+    outputs = make_objective(config, max_length_tokens=8)(
+        LossInputs(
+            trainer_logprobs_N=logprobs_N,
+            behaviour_logprobs_N=torch.tensor([-1.0, -7.0, torch.nan]),
+            advantages_N=torch.tensor([1.0, -0.5, torch.nan]),
+            loss_mask_N=torch.tensor([True, True, False]),
+        ),
+        2,
+    )
+    outputs.loss.backward()
+    assert outputs.loss.item() == pytest.approx((1.0 - 2.0) / 2)
+    assert logprobs_N.grad is not None
+    assert logprobs_N.grad.tolist() == pytest.approx([-0.5, 0.5, 0.0])
+    assert outputs.metrics["sum/my_weight"].item() == pytest.approx(3.0)

@@ -118,8 +118,9 @@ def as_it_stands(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """
     standing: list[Mapping[str, Any]] = []
     for row in rows:
-        if row["kind"] == STEPPED_BACK:
-            standing = [other for other in standing if (other.get("version") or 0) <= row["version"]]
+        back_to = row.get("version") if row["kind"] == STEPPED_BACK else None
+        if isinstance(back_to, int):
+            standing = [other for other in standing if (other.get("version") or 0) <= back_to]
         standing.append(row)
     return standing
 

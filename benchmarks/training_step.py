@@ -6,10 +6,11 @@ Same demo model and weights, same 512 sequences, same loss and AdamW. Three case
     training-step/uneven    1 to 64 tokens, mean 16: TRL's batch is padded, ours is not
     iteration/demo          generation, rewards, advantages and the step; learning rate 0, so the work stays the same
 
-The 8 rollouts of a task share their prompt of 7 tokens, which ours computes once. A step is forward, backward, gradient clipping, AdamW, and for ours the rounding of the published weights, from given
-sequences and advantages; TRL's is its own `training_step` with the optimizer calls of its loop, without the loop's own
-cost. TRL runs at the micro-batch size that is fastest for it (tried in the run). In the iteration ours drops groups
-without signal, as it does in the demo; TRL has no such option. Rounds alternate and the median counts.
+The 8 rollouts of a task share their prompt of 7 tokens, which ours computes once. A step is forward, backward, gradient
+clipping, AdamW, and for ours the rounding of the published weights, from given sequences and advantages; TRL's is its
+own `training_step` with the optimizer calls of its loop, without the loop's own cost. TRL runs at the micro-batch size
+that is fastest for it (tried in the run). In the iteration ours drops groups without signal, as it does in the demo;
+TRL has no such option. Rounds alternate and the median counts.
 """
 
 import statistics

@@ -120,9 +120,15 @@ def as_it_stands(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     for row in rows:
         back_to = row.get("version") if row["kind"] == STEPPED_BACK else None
         if isinstance(back_to, int):
-            standing = [other for other in standing if (other.get("version") or 0) <= back_to]
+            standing = [other for other in standing if _version(other) <= back_to]
         standing.append(row)
     return standing
+
+
+def _version(row: Mapping[str, Any]) -> int:
+    """0 where it has none that is a number."""
+    version = row.get("version")
+    return version if isinstance(version, int) else 0
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

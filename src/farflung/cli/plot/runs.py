@@ -11,7 +11,7 @@ from typing import Any
 from farflung.cli.report.usage import Usage, fold
 from farflung.cli.run_folder import RunFolder
 from farflung.errors import UserError
-from farflung.telemetry.metrics import MetricsRow, read_metrics
+from farflung.telemetry.metrics import MetricsRow, as_it_stands, read_metrics
 
 MAX_NAME_CHARS = 32
 MAX_TIME_S = 1e11
@@ -91,7 +91,7 @@ def load_run(folder: RunFolder) -> Run:
     Raises:
         UserError: a file cannot be read.
     """
-    rows = [_cleaned(row) for row in _read(folder.metrics) if _has_time(row)]
+    rows = [dict(row) for row in as_it_stands(_cleaned(row) for row in _read(folder.metrics) if _has_time(row))]
     account = [_cleaned(row) for row in _read(folder.usage) if _has_time(row) and _is_account(row)]
     return Run(
         name=plain(folder.root.resolve().name),

@@ -196,6 +196,10 @@ def provider_of(request: web.Request) -> str | None:
     return limits.provider_of(request.remote)
 
 
+CALLER_LEFT = 499
+"""What nginx calls it. Nobody reads it: raised further, it would be a fault of ours in the server's eyes."""
+
+
 @web.middleware
 async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn every error into an answer."""
@@ -217,7 +221,7 @@ async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse
         return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE, "the coordinator is in trouble, see its log")
     except ConnectionError as error:
         logger.info("%s %s: caller went away: %s", request.method, request.path, error)
-        raise
+        return web.Response(status=CALLER_LEFT)
     except Exception:  # a bug here must not show its insides to a stranger, nor stop the service
         logger.exception("%s %s", request.method, request.path)
         return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, UNAVAILABLE, "the coordinator has a bug, see its log")

@@ -28,6 +28,7 @@ from farflung.serving.text import TextStream
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+CLIENT_LEFT = 499
 _DONE = b"data: [DONE]\n\n"
 
 
@@ -190,6 +191,8 @@ async def _told_as_json(request: web.Request, handler: Handler) -> web.StreamRes
         return web.json_response(ApiError(413, "the request is too large").body(), status=413)
     except web.HTTPException as error:
         return web.json_response(ApiError(error.status, error.reason).body(), status=error.status)
+    except ConnectionError:  # the client has left; nobody reads the answer
+        return web.Response(status=CLIENT_LEFT)
     except OurFault as error:
         logger.error("%s", error)
         return web.json_response(ApiError(500, str(error)).body(), status=500)

@@ -1,5 +1,6 @@
 """Conversations as ids that only grow (T8 tool boundaries, T9 rewritten history, T10 what was drawn stays)."""
 
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -54,14 +55,27 @@ def test_an_answer_cut_at_the_limit_is_closed_by_the_template() -> None:
     assert made.decode(conversation.ids, skip_special=False).count(f"tw{EOS}\n") == 1
 
 
-def test_drawn_ids_stay_as_drawn_even_if_their_text_encodes_otherwise() -> None:
+def merging() -> Tokenizer:
+    """Encodes `ab` as one id, though a model may draw `a` and then `b`."""
     made = tokenizer()
-    drawn = [*ids_of("a", made), made.pad_token_id or 0, *ids_of(f"b{EOS}", made)]
+    table = json.loads(made.files["tokenizer.json"])
+    vocab = {content: token for token, content in enumerate("abcdefghijklmnopqrstuvwxyz<|_>/ \n")}
+    table["pre_tokenizer"] = None
+    added = [{**token, "id": len(vocab) + 1 + place} for place, token in enumerate(table["added_tokens"])]
+    table["model"] = {"type": "BPE", "vocab": {**vocab, "ab": len(vocab)}, "merges": ["a b"]}
+    return Tokenizer.from_files({**made.files, "tokenizer.json": json.dumps({**table, "added_tokens": added}).encode()})
+
+
+def test_drawn_ids_stay_as_drawn_even_if_their_text_encodes_otherwise() -> None:
+    made = merging()
+    drawn = [made.encode("a")[0], made.encode("b")[0], made.encode(EOS)[0]]
+    assert made.encode("ab") != drawn[:2]
     conversation = Conversation(made, [user("x")])
     start = len(conversation.ids)
-    conversation.answer(drawn)
+    assert conversation.answer(drawn) == "ab"
     conversation.say([user("y")])
-    assert conversation.ids[start : start + len(drawn)] == drawn or conversation.num_forks == 1
+    assert conversation.ids[start : start + len(drawn)] == drawn
+    assert conversation.num_forks == 0
 
 
 def test_a_template_that_rewrites_history_forks_and_says_so() -> None:  # T9

@@ -6,7 +6,7 @@ everybody else computes with.
 Knows no files and no optimizer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import safetensors.torch
 import torch
@@ -114,13 +114,6 @@ def check_state(config: ModelConfig, state: Mapping[str, Tensor]) -> None:
 def publishable_state(masters: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """bf16 copies (round to nearest even) of float32 masters: the policy that is published and sampled from."""
     return {name: tensor.detach().to(torch.bfloat16, copy=True) for name, tensor in masters.items()}
-
-
-def round_to_bf16_(tensors: Iterable[Tensor]) -> None:
-    """Round float32 tensors in place to values that bf16 holds exactly: what everybody else computes with."""
-    with torch.no_grad():
-        for tensor in tensors:
-            tensor.copy_(tensor.to(torch.bfloat16))
 
 
 def to_safetensors_bytes(state: Mapping[str, Tensor], dtype: torch.dtype = torch.bfloat16) -> bytes:

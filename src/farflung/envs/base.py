@@ -24,6 +24,13 @@ class Grade:
     """1.0 if the task itself was solved, without shaping; what accuracy and the signal filter look at."""
     components: Mapping[str, float] = field(default_factory=dict)
 
+    def out_of_range(self, max_abs_reward: float) -> str:
+        """What is no number, or larger than a pool allows, in words; empty when all is well."""
+        for name, value in {"reward": self.reward, "correct": self.correct, **self.components}.items():
+            if value is not None and not abs(value) <= max_abs_reward:
+                return f"{name} is {value}, pool.max_abs_reward is {max_abs_reward:g}"
+        return ""
+
 
 class Environment(Protocol):
     """Tasks by index and their grading; both deterministic."""

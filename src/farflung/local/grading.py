@@ -25,7 +25,7 @@ class Grader:
         text = self._decode(tokens)
         try:
             grade = self._environment.grade(task, text)
-            problem = self._out_of_range(grade)
+            problem = grade.out_of_range(self._max_abs_reward)
         except Exception as error:  # noqa: BLE001 - the boundary to the environment, which is other people's code
             self._note(type(error).__name__, f"{type(error).__name__}: {error} (task {task.task_id})")
             return UNGRADED
@@ -38,12 +38,6 @@ class Grader:
         """Kind -> completions since the last call."""
         faults, self._faults = dict(self._faults), Counter()
         return faults
-
-    def _out_of_range(self, grade: Grade) -> str:
-        for name, value in {"reward": grade.reward, "correct": grade.correct, **grade.components}.items():
-            if value is not None and not abs(value) <= self._max_abs_reward:
-                return f"{name} is {value}, pool.max_abs_reward is {self._max_abs_reward:g}"
-        return ""
 
     def _note(self, kind: str, detail: str) -> None:
         self._faults[kind] += 1

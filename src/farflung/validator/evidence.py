@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from msgspec.structs import replace
 
-from farflung.envs.base import Environment, Grade
+from farflung.envs.base import Environment
 from farflung.envs.registry import load_environment
 from farflung.errors import OurFault
 from farflung.model.config import ModelConfig
@@ -162,7 +162,8 @@ class Judge:
         text = self._tokenizer.decode(rollout.completion_tokens.tolist())
         try:
             grade = self._environment.grade(task, text)
-            self._check_range(grade)
+            if problem := grade.out_of_range(self._rules.pool.max_abs_reward):
+                raise RewardOutOfRange(problem)  # counted as every other fault of the environment
             return RewardResult(
                 group=rollout.group,
                 sample=rollout.sample,
@@ -174,12 +175,6 @@ class Judge:
             self._faults[type(error).__name__] += 1
             self.first_fault = self.first_fault or f"{type(error).__name__}: {error} (task {task.task_id})"[:500]
             return RewardResult(group=rollout.group, sample=rollout.sample, reward=None)
-
-    def _check_range(self, grade: Grade) -> None:
-        limit = self._rules.pool.max_abs_reward
-        for name, value in {"reward": grade.reward, "correct": grade.correct, **grade.components}.items():
-            if value is not None and not abs(value) <= limit:
-                raise RewardOutOfRange(f"{name} is {value}, pool.max_abs_reward is {limit:g}")
 
     def _with_faults(self, judgement: Judgement) -> Judgement:
         if not self._faults:

@@ -23,6 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	@echo "[3/3] farflung with its test tools"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,peers,import,reasoning-gym]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps trl # tests read the chat templates in it
 	@touch $(STAMP)
 	@echo "set-up done"
 

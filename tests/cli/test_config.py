@@ -95,6 +95,12 @@ def test_temperature_0_is_refused_for_training() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["top_p", "top_k", "min_p"])
+def test_there_is_no_way_to_train_on_a_cut_distribution(name: str) -> None:
+    """Case T4: the ratio of a policy with its tail cut off is not the one that the objective takes."""
+    assert complaint(f"--pool.{name}=0.5").startswith(f"unknown setting --pool.{name} on the command line")
+
+
 def test_delta_must_exceed_the_upper_clip() -> None:
     assert complaint("--trainer.objective.delta=1.2").startswith(
         "[trainer.objective] delta is 1.2 with clip_high 0.28: delta must exceed 1 + clip_high = 1.28"

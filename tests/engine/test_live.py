@@ -76,11 +76,15 @@ def test_a_request_gets_the_tokens_that_it_gets_alone(plan: list[tuple[int, int,
         np.testing.assert_allclose([t.logprob for t in stream], [t.logprob for t in expected], atol=1e-5)
 
 
-def test_answers_are_the_draws_that_rollouts_have() -> None:
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_answers_are_the_draws_that_rollouts_have(temperature: float) -> None:
+    """Cases T3 (the same logprobs by every way of asking, also at T != 1) and T7 (the ids sent are the ids used)."""
     engine = TorchEngine(PLAIN, max_batch_rows=8)
     engine.load_weights(random_state(PLAIN, 0, std=0.3), 0)
-    wanted = request(0)
-    params = SamplingParams(max_completion_tokens=12, eos_token_ids=(EOS,), reserved_token_ids=(0, 3))
+    wanted = request(0, temperature=temperature)
+    params = SamplingParams(
+        temperature=temperature, max_completion_tokens=12, eos_token_ids=(EOS,), reserved_token_ids=(0, 3)
+    )
     group = GroupRequest(group=0, prompt_tokens=wanted.prompt_tokens, num_samples=1)
     (completion,) = engine.generate([group], params, wanted.draw_seed)
     stream = alone(wanted)

@@ -152,7 +152,7 @@ def test_samples_of_a_group_differ_and_another_seed_gives_others() -> None:
 
 
 def test_every_end_of_sequence_id_ends_and_reserved_ids_are_never_drawn() -> None:
-    """Case T1: a list of ids is honoured."""
+    """Cases T1 (a list of ids is honoured), T17 and 56."""
     completions = engine_of().generate(some_requests([40] * 4), sampling(30), SEED)
     last = {c.tokens[-1].item() for c in completions if c.stop_reason is StopReason.EOS}
     assert last == {3, 5}

@@ -96,6 +96,7 @@ def test_a_long_text_is_neither_cut_nor_padded() -> None:
 
 
 def test_32_threads_get_what_one_gets() -> None:
+    """Cases T14 and 55."""
     tokenizer = Tokenizer.from_files(_files())
     texts = [f"thread {index} says {'word ' * index}<|end|>" for index in range(32)]
     alone = [tokenizer.encode(text) for text in texts]

@@ -90,6 +90,7 @@ def test_only_what_the_assistant_says_is_learned_and_its_end() -> None:
 
 
 def test_the_prompt_has_the_ids_that_sampling_starts_from() -> None:
+    """Case T11: nothing of the answer merges into the prompt."""
     made = tokenizer()
     (sample,), _ = encode_examples([chat("hi", "yo")], made, max_tokens=100)
     prompt = sample.tokens[: sample.num_prompt_tokens].tolist()

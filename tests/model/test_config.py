@@ -110,7 +110,10 @@ def test_both_spellings_of_rope_are_read(changes: dict[str, Any], scaling: objec
         ({"hidden_act": "gelu"}, "gelu"),
         ({"mlp_bias": True}, "mlp_bias"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "yarn"),
+        ({"rope_scaling": {"rope_type": "proportional", "factor": 2.0}}, "proportional"),
+        ({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
+        ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}}, "head_dim / 2"),
+        ({"rope_scaling": {"rope_type": "longrope", "short_factor": 1.0}}, "list of numbers"),
         ({"rope_scaling": [1]}, "[1]"),
         ({"hidden_size": "64"}, "hidden_size is '64'"),
         ({"rms_norm_eps": True}, "rms_norm_eps is True"),
@@ -151,7 +154,10 @@ def test_every_family_goes_out_and_comes_back(family: str) -> None:
 @pytest.mark.parametrize(
     ("family", "changes", "word"),
     [
-        ("qwen2", {"use_sliding_window": True}, "use_sliding_window"),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 0, "max_window_layers": 0}, "window is 0"),
+        ("smollm3", {"no_rope_layers": [1]}, "no_rope_layers"),
+        ("smollm3", {"no_rope_layer_interval": 0}, "no_rope_layer_interval"),
+        ("mistral", {"sliding_window": 0}, "window is 0"),
         ("gemma3", {"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
         ("gemma3", {"layer_types": ["full_attention"]}, "layer_types"),
         ("gemma3", {"layer_types": ["full_attention", "chunked_attention"]}, "layer_types"),

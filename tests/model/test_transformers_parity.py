@@ -25,6 +25,10 @@ _LENGTHS = [3, 40, 11]
 _LLAMA3 = Llama3Rope(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 
 
+_PLAIN_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+_LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.1, 1.5, 2.0], "long_factor": [1.0, 2.0, 4.0, 8.0]}
+
+
 def _config(**changes: Any) -> ModelConfig:
     sizes: dict[str, Any] = {
         "vocab_size": 48,
@@ -113,6 +117,76 @@ def test_qwen2_gives_the_same_logits(changes: dict[str, Any]) -> None:
 def test_qwen3_gives_the_same_logits(changes: dict[str, Any]) -> None:
     config = _config(family="qwen3", qk_norm=True, num_kv_heads=2, **changes)
     _assert_same_logits(config, transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**config.to_hf())))
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"rope_type": "linear", "factor": 4.0},
+        {"rope_type": "dynamic", "factor": 4.0},
+        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 16},
+        _PLAIN_YARN,
+        _PLAIN_YARN | {"beta_fast": 4.0, "beta_slow": 0.5, "truncate": False},
+        _PLAIN_YARN | {"attention_factor": 0.8},
+        _PLAIN_YARN | {"mscale": 0.7, "mscale_all_dim": 0.3},
+        _LONG | {"original_max_position_embeddings": 48},
+        _LONG | {"original_max_position_embeddings": 48, "factor": 3.0},
+        _LONG | {"original_max_position_embeddings": 48, "attention_factor": 1.3},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_rope_scaling_gives_the_same_logits_also_after_saving(scaling: dict[str, Any]) -> None:
+    """The table goes to transformers as it was read; ours is read, and read again from what we would save."""
+    raw = _config(max_position_embeddings=64).to_hf() | {"rope_scaling": scaling, "rope_theta": 500.0}
+    config = ModelConfig.from_hf(raw)
+    assert ModelConfig.from_hf(config.to_hf()) == config
+    _assert_same_logits(config, transformers.LlamaForCausalLM(transformers.LlamaConfig(**raw)))
+    plain = transformers.LlamaForCausalLM(transformers.LlamaConfig(**raw | {"rope_scaling": None}))
+    state, tokens = _random_state(config), _tokens()
+    plain.load_state_dict(state)
+    differs = not torch.allclose(_our_logits(config, state, tokens), _their_logits(plain, tokens), atol=1e-3)
+    assert differs == (scaling["rope_type"] != "dynamic")
+
+
+def test_a_context_ends_where_a_longer_text_would_turn_earlier_tokens_otherwise() -> None:
+    scaling = _LONG | {"original_max_position_embeddings": 48}
+    raw = _config(max_position_embeddings=64).to_hf()
+    assert ModelConfig.from_hf(raw | {"rope_scaling": scaling}).max_context_tokens == 48
+    assert ModelConfig.from_hf(raw).max_context_tokens == 64
+
+
+@pytest.mark.parametrize("window", [None, 8])
+def test_mistral_gives_the_same_logits(window: int | None) -> None:
+    raw = _config(num_kv_heads=2).to_hf() | {"architectures": ["MistralForCausalLM"], "sliding_window": window}
+    config = ModelConfig.from_hf(raw)
+    assert (config.window_of(0), ModelConfig.from_hf(config.to_hf())) == (window, config)
+    _assert_same_logits(config, transformers.MistralForCausalLM(transformers.MistralConfig(**config.to_hf())))
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"use_sliding_window": True, "sliding_window": 8}, {"no_rope_layers": [0, 1, 1]}]
+)
+def test_smollm3_gives_the_same_logits(changes: dict[str, Any]) -> None:
+    """Its second layer of three knows no positions, and may look back a bounded number of tokens."""
+    raw = _config(num_kv_heads=2, tie_word_embeddings=True).to_hf()
+    raw |= {"architectures": ["SmolLM3ForCausalLM"], "no_rope_layer_interval": 2, "rope_theta": 500.0, **changes}
+    config = ModelConfig.from_hf(raw)
+    assert config.unrotated_layers == ((0,) if "no_rope_layers" in changes else (1,))
+    assert ModelConfig.from_hf(config.to_hf()) == config
+    _assert_same_logits(config, transformers.SmolLM3ForCausalLM(transformers.SmolLM3Config(**config.to_hf())))
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+def test_windows_of_the_upper_qwen_layers_give_the_same_logits(family: str) -> None:
+    features = {"attention_bias": True} if family == "qwen2" else {"qk_norm": True}
+    raw = _config(family=family, num_kv_heads=2, **features).to_hf()
+    raw |= {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+    config = ModelConfig.from_hf(raw)
+    assert [config.window_of(layer) for layer in range(3)] == [None, 8, 8]
+    assert ModelConfig.from_hf(config.to_hf()) == config
+    theirs = transformers.AutoConfig.for_model(**config.to_hf())
+    _assert_same_logits(config, transformers.AutoModelForCausalLM.from_config(theirs))
 
 
 def _gemma(**changes: Any) -> ModelConfig:

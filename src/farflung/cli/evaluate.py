@@ -144,7 +144,7 @@ def _sample(path: Path, config: EvalConfig, environment: Environment, file: Samp
         num_samples=config.samples,
         chunk_tasks=max(1, CHUNK_ROLLOUTS // config.samples),
         draw_seed=hashlib.sha256(f"farflung/eval/1/{config.seed}".encode()).digest(),
-        max_prompt_tokens=model.config.max_position_embeddings - config.max_tokens,
+        max_prompt_tokens=model.config.max_context_tokens - config.max_tokens,
     )
     done = {row.task for row in file.rows}
     num_skipped = 0

@@ -150,8 +150,8 @@ class TorchEngine:
         if lowest < 0 or highest >= vocab_size:
             raise ValueError(f"{where}: prompt ids from {lowest} to {highest}: the vocabulary is 0 to {vocab_size - 1}")
         longest = len(prompt) + params.max_completion_tokens
-        if longest > self._config.max_position_embeddings:
+        if longest > self._config.max_context_tokens:
             raise ValueError(
                 f"{where}: {len(prompt)} prompt tokens and {params.max_completion_tokens} completion tokens "
-                f"are {longest}: the model has {self._config.max_position_embeddings} positions"
+                f"are {longest}: the model has {self._config.max_context_tokens} positions"
             )

@@ -10,15 +10,26 @@ from typing import Any, Literal
 from farflung.model import hf_config
 from farflung.model.json_values import require
 from farflung.model.local_attention import LocalAttention
-from farflung.model.rope_scaling import LinearRope, Llama3Rope, RopeScaling
+from farflung.model.rope_scaling import DynamicRope, LinearRope, Llama3Rope, LongRope, RopeScaling, YarnRope
 
-__all__ = ["Activation", "Family", "LinearRope", "Llama3Rope", "LocalAttention", "ModelConfig", "RopeScaling"]
+__all__ = [
+    "Activation",
+    "DynamicRope",
+    "Family",
+    "LinearRope",
+    "Llama3Rope",
+    "LocalAttention",
+    "LongRope",
+    "ModelConfig",
+    "RopeScaling",
+    "YarnRope",
+]
 
 MAX_SIZE = 100_000_000
 MAX_LAYERS = 10_000
 """Far above any model: what is larger is a broken or hostile file, and is refused before anything is made of it."""
 
-Family = Literal["llama", "qwen2", "qwen3", "gemma3"]
+Family = Literal["llama", "qwen2", "qwen3", "gemma3", "mistral", "smollm3"]
 Activation = Literal["silu", "gelu_tanh"]
 
 
@@ -63,6 +74,8 @@ class ModelConfig:
     """Scores are multiplied by this; None = head_dim^-0.5."""
     local_attention: LocalAttention | None = None
     """Layers that look back a bounded number of tokens; None = every layer sees everything."""
+    unrotated_layers: tuple[int, ...] = ()
+    """Layers without rotary positions (SmolLM3)."""
     max_position_embeddings: int = 2048
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
@@ -102,11 +115,27 @@ class ModelConfig:
             local is None or len(local.is_local) == self.num_layers,
             f"local_attention names {0 if local is None else len(local.is_local)} layers: there are {self.num_layers}",
         )
+        outside = [layer for layer in self.unrotated_layers if not 0 <= layer < self.num_layers]
+        require(not outside, f"unrotated_layers names {outside[:3]}: there are {self.num_layers} layers")
+        scaling = self.rope_scaling
+        require(
+            not isinstance(scaling, LongRope)
+            or len(scaling.short_factor) == len(scaling.long_factor) == self.head_dim // 2,
+            f"short_factor and long_factor must have head_dim / 2 = {self.head_dim // 2} numbers each",
+        )
 
     @property
     def score_scale(self) -> float:
         """What attention scores are multiplied by."""
         return self.head_dim**-0.5 if self.attention_scale is None else self.attention_scale
+
+    @property
+    def max_context_tokens(self) -> int:
+        """Tokens of prompt and completion that the model can hold (see `rope_scaling`)."""
+        longest = self.max_position_embeddings
+        if isinstance(self.rope_scaling, LongRope):
+            longest = min(longest, self.rope_scaling.original_max_position_embeddings)
+        return longest
 
     def window_of(self, layer: int) -> int | None:
         """Tokens that a layer looks back over, the own one included; None = all."""

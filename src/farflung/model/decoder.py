@@ -28,7 +28,7 @@ from farflung.errors import OurFault
 from farflung.model.config import Activation, ModelConfig
 from farflung.model.layout import SequenceLayout
 from farflung.model.norm import RMSNorm
-from farflung.model.rope import RopeTable, apply_rope_, inverse_frequencies
+from farflung.model.rope import RopeTable, apply_rope_, inverse_frequencies, rotation_length
 from farflung.model.varlen import attend_packed
 
 _ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
@@ -77,13 +77,18 @@ class DecoderLayer(nn.Module):
         self.down_proj = Projection(config.intermediate_size, size, dtype)
         self.mlp_output_norm = norm(size) if config.sandwich_norms else None
 
-    def heads(self, hidden_ND: Tensor, rotation_Nc: Tensor) -> Tensor:
-        """Rotated queries, rotated keys and values of the residual stream, side by side: [N, H + 2K, d]."""
+    def heads(self, hidden_ND: Tensor, rotation_Nc: Tensor | None) -> Tensor:
+        """Rotated queries, rotated keys and values of the residual stream, side by side: [N, H + 2K, d].
+
+        Args:
+            rotation_Nc: this layer's of `Decoder.rotations`; None in a layer that knows no positions.
+        """
         heads_NHd: Tensor = self.qkv_proj(self.input_norm(hidden_ND)).view(len(hidden_ND), -1, self.head_dim)
         if self.q_norm is not None and self.k_norm is not None:
             query, key, value = self.split_heads(heads_NHd, dim=1)
             heads_NHd = torch.cat((self.q_norm(query), self.k_norm(key), value), dim=1)
-        apply_rope_(heads_NHd[:, : self.num_heads + self.num_kv_heads], rotation_Nc)
+        if rotation_Nc is not None:
+            apply_rope_(heads_NHd[:, : self.num_heads + self.num_kv_heads], rotation_Nc)
         return heads_NHd
 
     def split_heads(self, heads: Tensor, *, dim: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -137,7 +142,7 @@ class DecoderLayer(nn.Module):
         return layout.unpad(attended)
 
     def forward(
-        self, hidden_ND: Tensor, rotation_Nc: Tensor, layout: SequenceLayout, rows_M: Tensor | None = None
+        self, hidden_ND: Tensor, rotation_Nc: Tensor | None, layout: SequenceLayout, rows_M: Tensor | None = None
     ) -> Tensor:
         """Of all tokens, or of `rows_M` alone: the others are only attended to."""
         attended_NHd = self.attend(self.heads(hidden_ND, rotation_Nc), layout)
@@ -185,11 +190,12 @@ class Decoder(nn.Module):
         )
         self.to(device)
         frequencies = inverse_frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
-        self._rope = RopeTable(frequencies, dtype=dtype, device=device)
+        length = rotation_length(config.rope_scaling)
+        self._rope = RopeTable(frequencies, dtype=dtype, device=device, length=length)
         local = config.local_attention
         self._local_rope = (
             None
-            if local is None
+            if local is None or local.rope_theta is None
             else RopeTable(inverse_frequencies(config.head_dim, local.rope_theta), dtype=dtype, device=device)
         )
 
@@ -204,13 +210,16 @@ class Decoder(nn.Module):
         scale = self.config.embedding_scale
         return embedded_ND if scale == 1.0 else embedded_ND * scale
 
-    def rotations(self, positions_N: Tensor, num_positions: int) -> list[Tensor]:
+    def rotations(self, positions_N: Tensor, num_positions: int) -> list[Tensor | None]:
         """Per layer, complex [N, d / 2] for `layer.heads`, of positions below `num_positions`."""
         full_Nc = self._rope.upto(num_positions).index_select(0, positions_N)
-        if self._local_rope is None:
-            return [full_Nc] * len(self.layers)
-        local_Nc = self._local_rope.upto(num_positions).index_select(0, positions_N)
-        return [full_Nc if layer.window is None else local_Nc for layer in self.layers]
+        local_Nc = full_Nc
+        if self._local_rope is not None:
+            local_Nc = self._local_rope.upto(num_positions).index_select(0, positions_N)
+        rotations: list[Tensor | None] = [full_Nc if layer.window is None else local_Nc for layer in self.layers]
+        for index in self.config.unrotated_layers:
+            rotations[index] = None
+        return rotations
 
     def final_norm(self, hidden_ND: Tensor) -> Tensor:
         """Residual stream -> the states that the LM head and the proofs see."""

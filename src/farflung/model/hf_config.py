@@ -6,10 +6,11 @@ What a family fixes by its code (Qwen2's biases, Gemma's norms) is written out h
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from farflung.errors import UserError
-from farflung.model.json_values import ids, integer, number, optional_id, require
+from farflung.model.gemma_config import gemma_features, gemma_table, read_gemma3
+from farflung.model.json_values import Unsupported, ids, integer, number, optional_id, require, require_own
+from farflung.model.layer_types import GLOBAL, LOCAL, layer_types, require_activation
 from farflung.model.local_attention import LocalAttention
-from farflung.model.rope_scaling import RopeScaling, read_rope, rope_to_hf
+from farflung.model.rope_scaling import read_rope, rope_to_hf
 
 if TYPE_CHECKING:
     from farflung.model.config import ModelConfig
@@ -19,13 +20,16 @@ ARCHITECTURES: Mapping[str, str] = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "gemma3": "Gemma3ForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
 }
 """Family -> the class that `architectures` names. SmolLM and many others are Llamas."""
-_MODEL_TYPES: Mapping[str, str] = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3_text"}
-_SILU, _GELU_TANH = "silu", "gelu_pytorch_tanh"
-_GEMMA_PATTERN = 6
-"""Every sixth layer of Gemma 3 sees everything, where `layer_types` does not say."""
-_LOCAL, _GLOBAL = "sliding_attention", "full_attention"
+_MODEL_TYPES: Mapping[str, str] = {family: family for family in ARCHITECTURES} | {"gemma3": "gemma3_text"}
+_SILU = "silu"
+_MISTRAL_WINDOW, _QWEN_WINDOW, _SMOLLM3_THETA = 4096, 4096, 2_000_000.0
+"""What transformers takes where a config does not say."""
+_TIED = ("gemma3", "smollm3")
+"""Families that tie the head unless told otherwise."""
 
 
 def read_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +51,7 @@ def read_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
         "num_kv_heads": integer(raw, "num_key_value_heads", default=num_heads),
         "head_dim": integer(raw, "head_dim", default=hidden_size // max(num_heads, 1)),
         "rms_norm_eps": number(raw, "rms_norm_eps", default=1e-6),
-        "tie_word_embeddings": bool(raw.get("tie_word_embeddings", family == "gemma3")),
+        "tie_word_embeddings": bool(raw.get("tie_word_embeddings", family in _TIED)),
         "max_position_embeddings": integer(raw, "max_position_embeddings", default=2048),
         "bos_token_id": optional_id(raw, "bos_token_id"),
         "eos_token_ids": ids(raw, "eos_token_id"),
@@ -87,7 +91,7 @@ def to_table(config: "ModelConfig") -> dict[str, Any]:
         "eos_token_id": eos_ids[0] if len(eos_ids) == 1 else (eos_ids or None),
         "pad_token_id": config.pad_token_id,
     }
-    return table | (_gemma_table(config) if config.family == "gemma3" else _llama_table(config))
+    return table | (gemma_table(config) if config.family == "gemma3" else _llama_table(config))
 
 
 def _family(raw: Mapping[str, Any]) -> str:
@@ -95,11 +99,12 @@ def _family(raw: Mapping[str, Any]) -> str:
     for family, architecture in ARCHITECTURES.items():
         if named == architecture:
             return family
-    raise UserError(f"config.json names the architecture {named!r}: supported are {', '.join(ARCHITECTURES.values())}")
+    own = ", ".join(ARCHITECTURES.values())
+    raise Unsupported(f"config.json names the architecture {named!r}: the own decoder has {own}")
 
 
 def _require_plain(raw: Mapping[str, Any]) -> None:
-    require(not raw.get("mlp_bias", False), "mlp_bias is true: biases in the MLP are not supported")
+    require_own(not raw.get("mlp_bias", False), "mlp_bias is true: the own decoder has no biases in the MLP")
     require(
         "quantization_config" not in raw,
         "config.json has a quantization_config: quantised weights are not supported; convert to bf16 or fp32 first",
@@ -109,138 +114,125 @@ def _require_plain(raw: Mapping[str, Any]) -> None:
 # -- families -----------------------------------------------------------------------------------------------------
 
 
-def _read_llama(raw: Mapping[str, Any]) -> dict[str, Any]:
-    _require_activation(raw, "hidden_act", _SILU)
+def _read_llama(raw: Mapping[str, Any], default_theta: float = 10_000.0) -> dict[str, Any]:
+    require_activation(raw, "hidden_act", _SILU)
     bias = bool(raw.get("attention_bias", False))
-    theta, scaling = read_rope(raw)
+    theta, scaling = read_rope(raw, default_theta)
     return {"rope_theta": theta, "rope_scaling": scaling, "attention_bias": bias, "attention_output_bias": bias}
 
 
 def _read_qwen2(raw: Mapping[str, Any]) -> dict[str, Any]:
-    _require_no_window(raw)
-    return _read_llama({**raw, "attention_bias": False}) | {"attention_bias": True}
+    biases = {"attention_bias": True, "local_attention": _qwen_windows(raw)}
+    return _read_llama({**raw, "attention_bias": False}) | biases
 
 
 def _read_qwen3(raw: Mapping[str, Any]) -> dict[str, Any]:
-    _require_no_window(raw)
-    return _read_llama(raw) | {"qk_norm": True}
+    return _read_llama(raw) | {"qk_norm": True, "local_attention": _qwen_windows(raw)}
 
 
-def _read_gemma3(raw: Mapping[str, Any]) -> dict[str, Any]:
-    _require_activation(raw, "hidden_activation", _GELU_TANH)
-    for key in ("final_logit_softcapping", "attn_logit_softcapping", "use_bidirectional_attention", "attention_bias"):
-        require(not raw.get(key), f"{key} is {raw.get(key)!r}: it is not supported")
+def _read_mistral(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A Llama that looks back a bounded number of tokens in every layer, or in none."""
     num_layers = integer(raw, "num_hidden_layers")
-    theta, scaling, local_theta = _gemma_ropes(raw)
-    return {
-        **_gemma_features(integer(raw, "hidden_size")),
-        "attention_scale": number(raw, "query_pre_attn_scalar", default=256.0) ** -0.5,
-        "rope_theta": theta,
-        "rope_scaling": scaling,
-        "local_attention": LocalAttention(
-            window=integer(raw, "sliding_window", default=4096),
-            rope_theta=local_theta,
-            is_local=tuple(kind == _LOCAL for kind in _layer_types(raw, num_layers)),
-        ),
+    is_local = raw.get("sliding_window", _MISTRAL_WINDOW) is not None
+    window = integer(raw, "sliding_window", default=_MISTRAL_WINDOW)
+    local = LocalAttention(window=window, is_local=(True,) * num_layers) if is_local else None
+    return _read_llama({**raw, "attention_bias": False}) | {"local_attention": local}
+
+
+def _read_smollm3(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A Llama with layers that know no positions."""
+    num_layers = integer(raw, "num_hidden_layers")
+    interval = integer(raw, "no_rope_layer_interval", default=4)
+    require(interval >= 1, f"no_rope_layer_interval is {interval}: it must be at least 1")
+    rotated = raw.get("no_rope_layers")  # 1 where a layer is rotated, whatever the name says
+    if rotated is None:
+        rotated = [int((index + 1) % interval != 0) for index in range(num_layers)]
+    require(
+        isinstance(rotated, list) and len(rotated) >= num_layers,
+        f"no_rope_layers is {str(rotated)[:100]}: it must have a number for each of {num_layers} layers",
+    )
+    unrotated = tuple(index for index in range(num_layers) if not rotated[index])
+    kinds = [LOCAL if index in unrotated else GLOBAL for index in range(num_layers)]
+    return _read_llama(raw, default_theta=_SMOLLM3_THETA) | {
+        "unrotated_layers": unrotated,
+        "local_attention": _optional_windows(raw, kinds),
     }
+
+
+def _qwen_windows(raw: Mapping[str, Any]) -> LocalAttention | None:
+    num_layers = integer(raw, "num_hidden_layers")
+    first_local = integer(raw, "max_window_layers", default=28)
+    return _optional_windows(raw, [LOCAL if index >= first_local else GLOBAL for index in range(num_layers)])
+
+
+def _optional_windows(raw: Mapping[str, Any], default_kinds: list[str]) -> LocalAttention | None:
+    """Local layers of families that have them only where `use_sliding_window` says so."""
+    if not raw.get("use_sliding_window", False) or raw.get("sliding_window", _QWEN_WINDOW) is None:
+        return None
+    kinds = layer_types(raw, default_kinds)
+    window = integer(raw, "sliding_window", default=_QWEN_WINDOW)
+    return LocalAttention(window=window, is_local=tuple(kind == LOCAL for kind in kinds)) if LOCAL in kinds else None
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "llama": _read_llama,
     "qwen2": _read_qwen2,
     "qwen3": _read_qwen3,
-    "gemma3": _read_gemma3,
+    "gemma3": read_gemma3,
+    "mistral": _read_mistral,
+    "smollm3": _read_smollm3,
 }
-
-
-def _gemma_features(hidden_size: int) -> dict[str, Any]:
-    """What every Gemma 3 has, whatever its config says."""
-    return {
-        "activation": "gelu_tanh",
-        "norm_offset": 1.0,
-        "sandwich_norms": True,
-        "qk_norm": True,
-        "embedding_scale": hidden_size**0.5,
-    }
-
-
-def _gemma_ropes(raw: Mapping[str, Any]) -> tuple[float, RopeScaling, float]:
-    """(global base, global scaling, local base) from either spelling."""
-    params = raw.get("rope_parameters")
-    if isinstance(params, Mapping) and _GLOBAL in params:
-        theta, scaling = read_rope({"rope_parameters": params[_GLOBAL]})
-        local_theta, local_scaling = read_rope({"rope_parameters": params.get(_LOCAL)})
-        require(local_scaling is None, "the local layers' rope is scaled: that is not supported")
-        return theta, scaling, local_theta
-    theta, scaling = read_rope({"rope_theta": 1_000_000.0, **raw})
-    return theta, scaling, number(raw, "rope_local_base_freq", default=10_000.0)
-
-
-def _layer_types(raw: Mapping[str, Any], num_layers: int) -> list[str]:
-    given = raw.get("layer_types")
-    if given is None:
-        pattern = integer(raw, "sliding_window_pattern", default=_GEMMA_PATTERN)
-        return [_LOCAL if (index + 1) % pattern else _GLOBAL for index in range(num_layers)]
-    require(
-        isinstance(given, list) and len(given) == num_layers and all(kind in (_LOCAL, _GLOBAL) for kind in given),
-        f"layer_types is {str(given)[:100]}: it must name {_LOCAL} or {_GLOBAL} for each of {num_layers} layers",
-    )
-    return list(given)
-
-
-def _require_activation(raw: Mapping[str, Any], key: str, supported: str) -> None:
-    activation = raw.get(key, supported)
-    require(activation == supported, f"{key} is {activation!r}: only {supported!r} is supported")
-
-
-def _require_no_window(raw: Mapping[str, Any]) -> None:
-    require(not raw.get("use_sliding_window", False), "use_sliding_window is true: it is not supported for Qwen")
 
 
 def _fixed_by_family(config: "ModelConfig") -> dict[str, Any]:
     """Features that the family's class has without asking, by name of the field."""
+    no_output_bias = {"attention_output_bias": False}
     if config.family == "gemma3":
-        biases = {"attention_bias": False, "attention_output_bias": False}
-        return biases | _gemma_features(config.hidden_size)
+        return no_output_bias | {"attention_bias": False, "unrotated_layers": ()} | gemma_features(config.hidden_size)
     plain = {
         "activation": "silu",
         "norm_offset": 0.0,
         "sandwich_norms": False,
         "embedding_scale": 1.0,
         "attention_scale": None,
-        "local_attention": None,
         "qk_norm": config.family == "qwen3",
     }
-    if config.family == "qwen2":
-        return plain | {"attention_bias": True, "attention_output_bias": False}
+    if config.family != "smollm3":
+        plain |= {"unrotated_layers": ()}
+    match config.family:
+        case "llama":
+            return plain | {"local_attention": None, "attention_output_bias": config.attention_bias}
+        case "qwen2":
+            return plain | no_output_bias | {"attention_bias": True}
+        case "mistral":
+            return plain | no_output_bias | {"attention_bias": False}
     return plain | {"attention_output_bias": config.attention_bias}
 
 
 def _llama_table(config: "ModelConfig") -> dict[str, Any]:
+    local = config.local_attention
+    require(
+        local is None or local.rope_theta is None,
+        f"local layers have a rotary base of their own: {ARCHITECTURES[config.family]} has not; "
+        "the model cannot be saved as one",
+    )
     table: dict[str, Any] = {
         "hidden_act": _SILU,
         "rope_theta": config.rope_theta,
         "rope_scaling": rope_to_hf(config.rope_scaling),
     }
-    if config.family != "qwen2":
+    if config.family in ("llama", "qwen3", "smollm3"):
         table["attention_bias"] = config.attention_bias
-    if config.family == "llama":
+    if config.family in ("llama", "smollm3"):
         table["mlp_bias"] = False
+    if config.family == "smollm3":
+        table["no_rope_layers"] = [int(index not in config.unrotated_layers) for index in range(config.num_layers)]
+    if config.family == "mistral":
+        require(local is None or all(local.is_local), "MistralForCausalLM has a window in every layer or in none")
+        table["sliding_window"] = None if local is None else local.window
+    elif local is not None:
+        kinds = [LOCAL if is_local else GLOBAL for is_local in local.is_local]
+        table |= {"use_sliding_window": True, "sliding_window": local.window, "layer_types": kinds}
+    if local is not None and config.family.startswith("qwen"):
+        table["max_window_layers"] = local.is_local.index(True)
     return table
-
-
-def _gemma_table(config: "ModelConfig") -> dict[str, Any]:
-    local = config.local_attention
-    if local is None:
-        raise UserError("local_attention is none: Gemma3ForCausalLM has local layers; the model cannot be saved as one")
-    scaling = rope_to_hf(config.rope_scaling) or {"rope_type": "default"}
-    return {
-        "hidden_activation": _GELU_TANH,
-        "query_pre_attn_scalar": round(config.score_scale**-2),
-        "sliding_window": local.window,
-        "layer_types": [_LOCAL if is_local else _GLOBAL for is_local in local.is_local],
-        "rope_parameters": {
-            _GLOBAL: {"rope_theta": config.rope_theta, **scaling},
-            _LOCAL: {"rope_theta": local.rope_theta, "rope_type": "default"},
-        },
-    }

@@ -6,10 +6,20 @@ from typing import Any
 from farflung.errors import UserError
 
 
+class Unsupported(UserError):
+    """A well-formed model with something that the own decoder does not have; transformers may run it."""
+
+
 def require(rule_holds: bool, message: str) -> None:
     """Raises UserError unless the rule holds."""
     if not rule_holds:
         raise UserError(message)
+
+
+def require_own(rule_holds: bool, message: str) -> None:
+    """Raises Unsupported unless the own decoder has it."""
+    if not rule_holds:
+        raise Unsupported(message)
 
 
 def integer(raw: Mapping[str, Any], key: str, default: int | None = None) -> int:
@@ -28,6 +38,14 @@ def number(raw: Mapping[str, Any], key: str, default: float | None = None) -> fl
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UserError(f"{key} is {value!r} in the model's config.json: it must be a number")
     return float(value)
+
+
+def numbers(raw: Mapping[str, Any], key: str) -> tuple[float, ...]:
+    """A list of numbers."""
+    values = raw.get(key)
+    if not isinstance(values, list):
+        raise UserError(f"{key} is {str(values)[:100]} in the model's config.json: it must be a list of numbers")
+    return tuple(number({key: value}, key) for value in values)
 
 
 def optional_id(raw: Mapping[str, Any], key: str) -> int | None:

@@ -12,15 +12,21 @@ import math
 import torch
 from torch import Tensor
 
-from farflung.model.rope_scaling import Llama3Rope, RopeScaling
+from farflung.model.rope_scaling import DynamicRope, LinearRope, Llama3Rope, LongRope, RopeScaling, YarnRope
 
 
 class RopeTable:
-    """`cos + i sin` of every position, grown on demand."""
+    """`length * (cos + i sin)` of every position, grown on demand."""
 
-    def __init__(self, frequencies: Tensor, *, dtype: torch.dtype, device: torch.device | str) -> None:
-        """Args: frequencies: float32 [head_dim / 2], from `inverse_frequencies`."""
-        self._frequencies = frequencies
+    def __init__(
+        self, frequencies: Tensor, *, dtype: torch.dtype, device: torch.device | str, length: float = 1.0
+    ) -> None:
+        """
+        Args:
+            frequencies: float32 [head_dim / 2], from `inverse_frequencies`.
+            length: from `rotation_length`.
+        """
+        self._frequencies, self._length = frequencies, length
         self._dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
         self._device = device
         self._rotation = torch.empty(0, len(self._frequencies), dtype=self._dtype, device=device)
@@ -30,7 +36,8 @@ class RopeTable:
         if len(self._rotation) < num_positions:
             size = 1 << (num_positions - 1).bit_length()
             angles = torch.outer(torch.arange(size, dtype=torch.float32), self._frequencies)
-            self._rotation = torch.complex(angles.cos(), angles.sin()).to(device=self._device, dtype=self._dtype)
+            rotation = torch.complex(angles.cos() * self._length, angles.sin() * self._length)
+            self._rotation = rotation.to(device=self._device, dtype=self._dtype)
         return self._rotation
 
 
@@ -63,11 +70,22 @@ def inverse_frequencies(head_dim: int, theta: float, scaling: RopeScaling = None
     """float32 [head_dim / 2] angles per position, scaling included."""
     exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
     frequencies = 1.0 / (theta**exponents)
-    if scaling is None:
-        return frequencies
-    if isinstance(scaling, Llama3Rope):
-        return _llama3(frequencies, scaling)
-    return frequencies / scaling.factor
+    match scaling:
+        case None | DynamicRope():
+            return frequencies
+        case LinearRope():
+            return frequencies / scaling.factor
+        case Llama3Rope():
+            return _llama3(frequencies, scaling)
+        case YarnRope():
+            return _yarn(frequencies, theta, scaling)
+        case LongRope():
+            return 1.0 / (torch.tensor(scaling.short_factor, dtype=torch.float32) * theta**exponents)
+
+
+def rotation_length(scaling: RopeScaling) -> float:
+    """What rotated queries and keys are multiplied by."""
+    return scaling.attention_factor if isinstance(scaling, YarnRope | LongRope) else 1.0
 
 
 def _llama3(frequencies: Tensor, scaling: Llama3Rope) -> Tensor:
@@ -78,3 +96,20 @@ def _llama3(frequencies: Tensor, scaling: Llama3Rope) -> Tensor:
     blended = (1 - blend) * frequencies / scaling.factor + blend * frequencies
     stretched = torch.where(wavelengths > original / scaling.low_freq_factor, frequencies / scaling.factor, blended)
     return torch.where(wavelengths < original / scaling.high_freq_factor, frequencies, stretched)
+
+
+def _yarn(frequencies: Tensor, theta: float, scaling: YarnRope) -> Tensor:
+    """A pair that turns `r` times in the original context is number `d log(original / (2 pi r)) / (2 log theta)`."""
+    num_pairs = len(frequencies)
+
+    def pair(rotations: float) -> float:
+        turns = scaling.original_max_position_embeddings / (2 * math.pi * rotations)
+        return num_pairs * math.log(turns) / math.log(theta)
+
+    first, last = pair(scaling.beta_fast), pair(scaling.beta_slow)
+    if scaling.truncate:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, 2 * num_pairs - 1)
+    ramp = (torch.arange(num_pairs, dtype=torch.float32) - first) / (last - first if last != first else 0.001)
+    stretched = ramp.clamp(0, 1)
+    return frequencies / scaling.factor * stretched + frequencies * (1 - stretched)

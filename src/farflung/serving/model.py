@@ -107,7 +107,7 @@ def load_served(path: Path, config: ServeConfig) -> tuple[ServedModel, LiveBatch
     tokenizer = Tokenizer.from_files(loaded.tokenizer_files)
     decoder = Decoder(loaded.config).requires_grad_(False)
     load_hf_state(decoder, loaded.state)
-    max_context_tokens = min(config.max_context_tokens, loaded.config.max_position_embeddings)
+    max_context_tokens = min(config.max_context_tokens, loaded.config.max_context_tokens)
     batch = LiveBatch(
         decoder,
         max_rows=config.max_concurrency,

@@ -30,6 +30,8 @@ BUILT_IN: list[tuple[str, dict[str, EnvArg]]] = [
     ("arithmetic", {"ops": "*", "max_value": 1}),
     ("reverse-text", {}),
     ("reverse-text", {"num_letters": 2, "partial": True}),
+    ("instructions", {}),
+    ("instructions", {"forms": "json"}),
     ("mixture", {"members": "arithmetic, sort-digits, b=sort-digits", "sort-digits.weight": 3, "b.num_digits": 2}),
 ]
 SMALL = {"num_tasks": 60, "num_heldout_tasks": 20}
@@ -226,6 +228,14 @@ def test_no_text_makes_grading_raise_or_pay_outside_its_range(
         ("long-addition", ["1690+4926=", "0729+8158=", "6991+7192="]),
         ("arithmetic", ["29-72=", "47-95=", "5+30="]),
         ("reverse-text", ["fgnrci>", "zbxhsz>", "repurs>"]),
+        (
+            "instructions",
+            [
+                "Describe lakes. Reply with exactly four words.",
+                "Tell me about songs. Reply with a list of exactly three short items, separated by commas.",
+                'Why do people care about doors? Reply in JSON, as {"answer": "..."}.',
+            ],
+        ),
     ],
 )
 def test_the_first_tasks_of_seed_0_never_change(name: str, prompts: list[str]) -> None:

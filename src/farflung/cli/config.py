@@ -52,8 +52,8 @@ class EnvironmentSection(Config):
     name: str = Field(
         "sort-digits",
         min_length=1,
-        description="sort-digits, mod-sum, long-addition, arithmetic, reverse-text, reasoning-gym:<data set>, "
-        "mixture (several of them), or an installed one.",
+        description="sort-digits, mod-sum, long-addition, arithmetic, reverse-text, instructions, "
+        "reasoning-gym:<data set>, mixture (several of them), or an installed one.",
     )
     args: dict[str, EnvArg] = Field({}, description="Arguments of the environment; of a mixture's member in a table.")
     seed: int | None = Field(None, ge=0, lt=2**31, description="Which tasks; none = run.seed.")

@@ -1,6 +1,6 @@
 """Environments by name.
 
-    built in                   sort-digits, mod-sum, long-addition, arithmetic, reverse-text
+    built in                   sort-digits, mod-sum, long-addition, arithmetic, reverse-text, instructions
     mixture                    several of the others, each with its share of the tasks (`envs.mixture`)
     reasoning-gym:<data set>   any data set of that library that can be graded safely (`envs.reasoning_gym`)
     anything else              an installed package's entry point in the group `farflung.environments`
@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from farflung.envs import reasoning_gym
 from farflung.envs.arithmetic import Arithmetic
 from farflung.envs.base import Environment, EnvironmentFactory
+from farflung.envs.instructions import Instructions
 from farflung.envs.long_addition import LongAddition
 from farflung.envs.mixture import Mixture
 from farflung.envs.mod_sum import ModSum
@@ -32,6 +33,7 @@ BUILT_IN: Mapping[str, EnvironmentFactory] = {
     LongAddition.name: LongAddition,
     Arithmetic.name: Arithmetic,
     ReverseText.name: ReverseText,
+    Instructions.name: Instructions,
 }
 
 

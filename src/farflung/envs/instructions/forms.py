@@ -1,0 +1,169 @@
+"""Forms that a reply can be asked to have, and how nearly a reply has one.
+
+    closeness = 1 exactly when the reply has the form, else something in [0, 1) that grows towards it
+
+A form has variants (a number of words, a closing phrase), so that one is not learned by heart. Every check is linear in
+the length of the text and never raises. This module does not know what the reply is about.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight")
+OPENINGS = ("Answer:", "Well,", "Dear friend,", "In short:", "Listen:", "Note:")
+CLOSINGS = ("Thank you.", "That is all.", "The end.", "Good luck!", "See you soon.", "Goodbye.")
+WORDS = ("always", "because", "beautiful", "today", "water", "never", "world", "people")
+KEYS = ("answer", "reply", "text", "result")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Form:
+    """One way of writing a reply."""
+
+    num_variants: int
+    instruction: Callable[[int], str]
+    """Variant -> the sentence that asks for it."""
+    closeness: Callable[[int, str], float]
+    """Variant, reply without blanks around it and not empty -> [0, 1]."""
+    example: Callable[[int, str], str]
+    """Variant, subject -> a reply that has the form and names the subject."""
+
+
+def words_of(text: str) -> list[str]:
+    """What stands between blanks and has a letter or digit in it."""
+    return [word for word in text.split() if any(map(str.isalnum, word))]
+
+
+def _nearness(count: int, wanted: int) -> float:
+    return max(0.0, 1.0 - abs(count - wanted) / wanted)
+
+
+def _exact_words() -> Form:
+    fillers = ("are", "things", "that", "we", "all", "know", "well")
+
+    def example(variant: int, subject: str) -> str:
+        return " ".join((subject.capitalize(), *fillers[: variant + 1])) + "."
+
+    return Form(
+        num_variants=5,  # two to six words
+        instruction=lambda variant: f"Reply with exactly {NUMBERS[variant + 2]} words.",
+        closeness=lambda variant, reply: _nearness(len(words_of(reply)), variant + 2),
+        example=example,
+    )
+
+
+def _items() -> Form:
+    def closeness(variant: int, reply: str) -> float:
+        items = [item for item in reply.split(",") if words_of(item)]
+        is_short = all(len(words_of(item)) <= MAX_ITEM_WORDS for item in items)
+        return _nearness(len(items), variant + 2) * (1.0 if is_short else 0.5)
+
+    return Form(
+        num_variants=4,  # two to five items
+        instruction=lambda variant: (
+            f"Reply with a list of exactly {NUMBERS[variant + 2]} short items, separated by commas."
+        ),
+        closeness=closeness,
+        example=lambda variant, subject: ", ".join((subject, "time", "joy", "work", "rest")[: variant + 2]),
+    )
+
+
+MAX_ITEM_WORDS = 3
+
+
+def _json_object() -> Form:
+    def closeness(variant: int, reply: str) -> float:
+        try:
+            value = json.loads(reply)
+        except (ValueError, RecursionError):
+            return 0.25 if reply.startswith("{") else 0.0
+        if not isinstance(value, dict):
+            return 0.25
+        text = value.get(KEYS[variant])
+        return 1.0 if value.keys() == {KEYS[variant]} and isinstance(text, str) and text.strip() else 0.5
+
+    return Form(
+        num_variants=len(KEYS),
+        instruction=lambda variant: f'Reply in JSON, as {{"{KEYS[variant]}": "..."}}.',
+        closeness=closeness,
+        example=lambda variant, subject: json.dumps({KEYS[variant]: f"I like {subject}."}),
+    )
+
+
+def _opening() -> Form:
+    return Form(
+        num_variants=len(OPENINGS),
+        instruction=lambda variant: f'Begin your reply with "{OPENINGS[variant]}"',
+        closeness=lambda variant, reply: float(
+            reply.startswith(OPENINGS[variant]) and bool(words_of(reply[len(OPENINGS[variant]) :]))
+        ),
+        example=lambda variant, subject: f"{OPENINGS[variant]} I like {subject}.",
+    )
+
+
+def _closing() -> Form:
+    def closeness(variant: int, reply: str) -> float:
+        closing = CLOSINGS[variant]
+        if reply.endswith(closing) and words_of(reply[: -len(closing)]):
+            return 1.0
+        return 0.5 if closing in reply else 0.0
+
+    return Form(
+        num_variants=len(CLOSINGS),
+        instruction=lambda variant: f'Reply with one short sentence, then "{CLOSINGS[variant]}"',
+        closeness=closeness,
+        example=lambda variant, subject: f"I like {subject}. {CLOSINGS[variant]}",
+    )
+
+
+def _capitals() -> Form:
+    def closeness(variant: int, reply: str) -> float:  # noqa: ARG001 - there is one variant
+        letters = [letter for letter in reply if letter.isalpha()]
+        return sum(map(str.isupper, letters)) / len(letters) if letters else 0.0
+
+    return Form(
+        num_variants=1,
+        instruction=lambda variant: "Reply in capital letters only.",  # noqa: ARG005
+        closeness=closeness,
+        example=lambda variant, subject: f"I LIKE {subject.upper()}.",  # noqa: ARG005
+    )
+
+
+def _quoted() -> Form:
+    def closeness(variant: int, reply: str) -> float:  # noqa: ARG001 - there is one variant
+        opened, closed = reply.startswith('"'), reply.endswith('"')
+        if opened and closed and words_of(reply) and '"' not in reply[1:-1]:
+            return 1.0
+        return 0.5 * float(opened or closed)
+
+    return Form(
+        num_variants=1,
+        instruction=lambda variant: "Put your whole reply in double quotes.",  # noqa: ARG005
+        closeness=closeness,
+        example=lambda variant, subject: f'"I like {subject}."',  # noqa: ARG005
+    )
+
+
+def _keyword() -> Form:
+    def closeness(variant: int, reply: str) -> float:
+        return float(WORDS[variant] in {word.strip(".,;:!?\"'()").lower() for word in words_of(reply)})
+
+    return Form(
+        num_variants=len(WORDS),
+        instruction=lambda variant: f'Use the word "{WORDS[variant]}" in your reply.',
+        closeness=closeness,
+        example=lambda variant, subject: f"I like {subject}, {WORDS[variant]}.",
+    )
+
+
+FORMS: Mapping[str, Form] = {
+    "words": _exact_words(),
+    "items": _items(),
+    "json": _json_object(),
+    "opening": _opening(),
+    "closing": _closing(),
+    "capitals": _capitals(),
+    "quotes": _quoted(),
+    "keyword": _keyword(),
+}

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from farflung.broadcast.publish import PreparedPolicy
 from farflung.errors import UserError
 from farflung.local.feed import LocalFeed
-from farflung.model.weights import publishable_state, to_safetensors_bytes
+from farflung.model.weights import to_safetensors_bytes
 from farflung.trainer.chain import WEIGHTS, Chain
 from farflung.trainer.checkpoint import Checkpoints
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.wire.manifest import Publication
 from farflung.wire.pool import PoolSpec
 
@@ -41,7 +41,7 @@ class LocalPublisher(Chain):
         self._feed.announce(publication, prepared.chunks[chunk.sha256])
         self.last = publication
 
-    async def resume(self, ours: Publication, policy: Policy) -> None:
+    async def resume(self, ours: Publication, policy: PolicyBase) -> None:
         """Versions that slots are still to be sampled by come from their own checkpoints.
 
         Raises:
@@ -58,7 +58,7 @@ class LocalPublisher(Chain):
                         f"run samples with the {self._pool.max_staleness} versions before {version}: put it back, or "
                         "give the run another name"
                     )
-                weights = to_safetensors_bytes(publishable_state(checkpoint.masters))
+                weights = to_safetensors_bytes(policy.published_state(checkpoint.masters))
                 self._feed.announce(checkpoint.publication, weights)
         self._feed.announce(ours, to_safetensors_bytes(policy.published_state()))
 

@@ -27,6 +27,7 @@ from torch.utils.checkpoint import checkpoint
 from farflung.errors import OurFault
 from farflung.model.config import Activation, ModelConfig
 from farflung.model.layout import SequenceLayout
+from farflung.model.low_rank import LowRank
 from farflung.model.norm import RMSNorm
 from farflung.model.rope import RopeTable, apply_rope_, inverse_frequencies, rotation_length
 from farflung.model.varlen import attend_packed
@@ -44,9 +45,14 @@ class Projection(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(num_out, num_in, dtype=dtype))
         self.bias = nn.Parameter(torch.zeros(num_out, dtype=dtype)) if bias else None
+        self.adapter: LowRank | None = None
+        """Put here by `model.adapted`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+        output = F.linear(x, self.weight, self.bias)
+        if self.adapter is not None:
+            output = self.adapter(x, output)
+        return output
 
 
 class DecoderLayer(nn.Module):

@@ -110,11 +110,11 @@ class _ChunkedLogprobs(torch.autograd.Function):
         return torch.cat(logprobs), entropy_N
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, Tensor, None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, Tensor | None, None, None, None, None]:
         hidden_ND, weight_VD, targets_N, mask_V, normaliser_N1, entropy_N = ctx.saved_tensors
         wide_VD = _wide(weight_VD)
         grad_logprob_N = torch.zeros_like(entropy_N) if grads[0] is None else grads[0]
-        grad_weight_VD = torch.zeros_like(wide_VD)
+        grad_weight_VD = torch.zeros_like(wide_VD) if ctx.needs_input_grad[1] else None
         grad_hidden_ND = torch.empty_like(hidden_ND)
         for start in range(0, len(hidden_ND), ctx.chunk_tokens):
             rows = slice(start, start + ctx.chunk_tokens)
@@ -129,7 +129,8 @@ class _ChunkedLogprobs(torch.autograd.Function):
                 grad_logits.addcmul_(log_p.exp_(), grad_N1, value=-1)
             grad_logits.scatter_add_(-1, targets_N[rows].unsqueeze(-1), grad_N1)
             grad_hidden_ND[rows] = grad_logits @ wide_VD
-            grad_weight_VD.addmm_(grad_logits.T, _wide(hidden))
+            if grad_weight_VD is not None:
+                grad_weight_VD.addmm_(grad_logits.T, _wide(hidden))
         return grad_hidden_ND, grad_weight_VD, None, None, None, None
 
 

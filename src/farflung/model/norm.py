@@ -48,12 +48,12 @@ class _RMSNormOnCpu(torch.autograd.Function):
         return _rms_norm_on_cpu(x, weight, eps)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
         x, weight = ctx.saved_tensors
         inverse_rms = x.square().mean(-1, keepdim=True).add_(ctx.eps).rsqrt_()
         n = x * inverse_rms
         grad_n = grads[0] * n
-        grad_weight = grad_n.flatten(0, -2).sum(0)
+        grad_weight = grad_n.flatten(0, -2).sum(0) if ctx.needs_input_grad[1] else None
         mean_un = (grad_n @ weight).div_(x.shape[-1]).unsqueeze(-1)
         grad_x = (grads[0] * weight).addcmul_(n, mean_un, value=-1).mul_(inverse_rms)
         return grad_x, grad_weight, None

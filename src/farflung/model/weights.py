@@ -195,8 +195,9 @@ def _fuse_layer(layer: DecoderLayer, theirs: Mapping[str, Tensor]) -> None:
     for norm in ("q_norm", "k_norm"):
         if f"self_attn.{norm}.weight" in theirs:
             fused[f"{norm}.weight"] = pairs_to_neighbours(theirs[f"self_attn.{norm}.weight"], layer.head_dim)
-    for name, parameter in layer.named_parameters():
-        parameter.copy_(fused[name])
+    parameters = dict(layer.named_parameters())
+    for name, tensor in fused.items():
+        parameters[name].copy_(tensor)
 
 
 def _is_tied_copy(config: ModelConfig, state: Mapping[str, Tensor], name: str) -> bool:

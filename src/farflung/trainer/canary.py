@@ -16,7 +16,7 @@ from farflung.model.config import ModelConfig
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence
 from farflung.trainer.config import EvaluationConfig
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.wire.pool import PoolSpec
 
 MAX_BATCH_ROWS = 256
@@ -55,7 +55,7 @@ class Canary:
         """Every n versions, and always the first and the last."""
         return policy_version % self._config.every_versions == 0 or policy_version >= max_versions
 
-    def evaluate(self, policy: Policy, policy_version: int) -> Evaluation:
+    def evaluate(self, policy: PolicyBase, policy_version: int) -> Evaluation:
         """Blocking; held-out accuracy of the policy as it would be published."""
         self._engine.load_weights(policy.published_state(), max(policy_version, 0))
         return evaluate(

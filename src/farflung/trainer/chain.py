@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from farflung.broadcast.publish import PreparedPolicy, prepare
 from farflung.model.weights import to_safetensors_bytes
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop
 from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.manifest import Publication, TensorEntry
@@ -35,7 +35,7 @@ class Chain:
 
     def prepare(
         self,
-        policy: Policy,
+        policy: PolicyBase,
         *,
         optimizer_step: int,
         now_ms: int,

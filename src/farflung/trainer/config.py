@@ -55,6 +55,7 @@ class WarmStartConfig(Config):
     eval_every_steps: int = Field(5, ge=1, description="Steps between accuracy measurements.")
 
 
+LoraTarget = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 ParamValue = bool | int | float | str
 GRPO_KEYS = ("anchor", "clip_low", "clip_high", "delta", "weight_low", "weight_high", "weight_mode")
 """Settings of `ObjectiveConfig` that belong to the default objective."""
@@ -214,6 +215,27 @@ class ShapingConfig(Config):
     overlong_max_tokens: int = Field(0, ge=0, description="The limit; 0 = pool.max_completion_tokens.")
 
 
+class LoraConfig(Config):
+    """Training an adapter beside weights that stay as they are (see `model.lora`, docs/lora.md)."""
+
+    rank: int = Field(
+        0, ge=0, le=4096, description="Of the product that is added to a matrix; 0 = all weights are trained."
+    )
+    alpha: float = Field(32.0, gt=0, le=1e6, description="What the adapter adds is multiplied by alpha / rank.")
+    targets: tuple[LoraTarget, ...] = Field(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        min_length=1,
+        description="Projections of every layer that have an adapter.",
+    )
+    rank_stabilised: bool = Field(False, description="Scale by alpha / sqrt(rank) instead, for large ranks.")
+
+    @model_validator(mode="after")
+    def _targets_come_once(self) -> "LoraConfig":
+        if len(set(self.targets)) < len(self.targets):
+            raise ValueError(f"targets are {', '.join(self.targets)}: name each once")
+        return self
+
+
 class OptimizerConfig(Config):
     """How a gradient becomes new weights (see `trainer.schedule` for the shapes)."""
 
@@ -319,6 +341,7 @@ class TrainerConfig(Config):
     warm_start: WarmStartConfig = WarmStartConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     shaping: ShapingConfig = ShapingConfig()
+    lora: LoraConfig = LoraConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     compute: ComputeConfig = ComputeConfig()
     curriculum: CurriculumConfig = CurriculumConfig()

@@ -16,7 +16,7 @@ from farflung.trainer.checkpoint import Checkpoint
 from farflung.trainer.config import TrainerConfig
 from farflung.trainer.lessons import Lessons
 from farflung.trainer.objective import make_objective, make_shaping
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.reference import Reference
 from farflung.trainer.samples import TrainingSet
 from farflung.trainer.schedule import Schedule
@@ -46,7 +46,7 @@ class Learner:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: PolicyBase,
         config: TrainerConfig,
         pool: PoolSpec,
         reserved: tuple[int, ...],

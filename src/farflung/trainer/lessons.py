@@ -23,7 +23,7 @@ from farflung.rl.types import Batch, RolloutGroup, TrainingSample
 from farflung.trainer.batch_metrics import batch_metrics, sample_metrics
 from farflung.trainer.config import ObjectiveConfig
 from farflung.trainer.objective import reward_estimator
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.reference import Reference
 from farflung.trainer.samples import TrainingSet, select, training_set_of
 from farflung.trainer.scoring import score
@@ -34,7 +34,7 @@ from farflung.trainer.step import StepParams
 class Lessons:
     """What turns batches into training sets."""
 
-    policy: Policy
+    policy: PolicyBase
     config: ObjectiveConfig
     shaping: ShapingParams
     params: StepParams

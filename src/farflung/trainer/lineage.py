@@ -36,6 +36,7 @@ FIXED = (
     "curriculum.",
     "evaluation.num_tasks",
     "evaluation.temperature",
+    "lora.",
     "max_sampled_per_batch",
     "micro_batch_tokens",
     "model.",

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from farflung.broadcast.publish import PreparedPolicy
 from farflung.rl.types import Batch
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.samples import TrainingSet
 from farflung.wire.batch import BatchItem, SlotDrop
 from farflung.wire.curriculum import CurriculumPlan
@@ -49,7 +49,7 @@ class PolicyTarget(Protocol):
 
     def prepare(
         self,
-        policy: Policy,
+        policy: PolicyBase,
         *,
         optimizer_step: int,
         now_ms: int,
@@ -64,7 +64,7 @@ class PolicyTarget(Protocol):
         """A new run."""
         ...
 
-    async def resume(self, ours: Publication, policy: Policy) -> None:
+    async def resume(self, ours: Publication, policy: PolicyBase) -> None:
         """A run that goes on with the version of a checkpoint, and the policy restored from it."""
         ...
 

@@ -10,7 +10,7 @@ from farflung.api.patience import Patience
 from farflung.broadcast.publish import PreparedPolicy, publish
 from farflung.errors import UserError
 from farflung.trainer.chain import Chain
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.wire.manifest import Publication
 from farflung.wire.pool import PoolSpec
 
@@ -84,7 +84,7 @@ class Publisher(Chain):
                 "checkpoint that it can read: they are of different runs; give the run another name"
             )
 
-    async def resume(self, ours: Publication, policy: Policy) -> None:
+    async def resume(self, ours: Publication, policy: PolicyBase) -> None:
         """Bring the coordinator and a restored trainer to the same version.
 
             theirs == ours              nothing to do
@@ -130,7 +130,7 @@ class Publisher(Chain):
         """Tell everybody that no version follows."""
         await self._patience(self._client.finish)
 
-    async def _send_again(self, ours: Publication, theirs: Publication | None, policy: Policy) -> None:
+    async def _send_again(self, ours: Publication, theirs: Publication | None, policy: PolicyBase) -> None:
         """The same weights after the same version give the same chunks and the same manifest."""
         self.last = theirs
         _, prepared = await asyncio.to_thread(

@@ -19,7 +19,7 @@ from farflung.model.decoder import Decoder
 from farflung.model.folder import load_folder, save_folder
 from farflung.model.weights import load_hf_state, publishable_state, to_safetensors_bytes
 from farflung.rl.types import TrainingSample
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.scoring import score
 from farflung.trainer.step import StepParams
 from farflung.wire.canonical import sha256_hex
@@ -31,7 +31,7 @@ DIGEST = "sha256"
 class Reference:
     """One per trainer that has a KL term; a component of its checkpoints."""
 
-    def __init__(self, policy: Policy, folder: Path, policy_files: Mapping[str, bytes], *, is_given: bool) -> None:
+    def __init__(self, policy: PolicyBase, folder: Path, policy_files: Mapping[str, bytes], *, is_given: bool) -> None:
         """
         Args:
             policy: whose device and precision the reference has.

@@ -18,18 +18,22 @@ from farflung.envs.registry import load_environment
 from farflung.errors import UserError
 from farflung.model.factory import random_state
 from farflung.model.folder import load_folder
+from farflung.model.lora import TARGETS, LoraSpec, fresh_adapter
 from farflung.model.vocabulary import never_drawn
 from farflung.rl.buffer import BufferParams, Counts, ExperienceBuffer, every_group
 from farflung.slots.deterministic import slots_per_batch
+from farflung.trainer.adapter_base import AdapterBase
 from farflung.trainer.canary import Canary
 from farflung.trainer.checkpoint import Checkpoint, Component
-from farflung.trainer.config import TrainerConfig
+from farflung.trainer.config import LoraConfig, TrainerConfig
 from farflung.trainer.curriculum import Curriculum
 from farflung.trainer.learner import Learner
 from farflung.trainer.lineage import Lineage, changes, refuse, settings_of, software_changes
+from farflung.trainer.lora_policy import LoraPolicy
 from farflung.trainer.model_source import TINY, ModelDescription, describe
 from farflung.trainer.objective import make_shaping
 from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.reference import REFERENCE_FOLDER, Reference
 from farflung.trainer.samples import why_left_out
 from farflung.wire.manifest import Publication
@@ -84,8 +88,7 @@ def set_up(
     _check_prompts(environment, description, pool)
     _check_deterministic(config, pool)
     reserved = never_drawn(description.tokenizer, description.config)
-    masters = _first_masters(config, description, seed) if checkpoint is None else checkpoint.masters
-    policy = Policy(description.config, masters, config.optimizer, config.compute)
+    policy = _policy(config, description, seed, checkpoint)
     reference = _reference(config, policy, description, run_folder)
     learner = Learner(policy, config, pool, reserved, reference)
     lineage = _lineage(config, environment, package_of(installed), policy)
@@ -102,7 +105,7 @@ def set_up(
         lineage=lineage,
         accepted_changes=() if checkpoint is None else _accepted_changes(config, pool, checkpoint, lineage),
         curriculum=curriculum,
-        components=_components(learner, reference, curriculum),
+        components=_components(config, learner, reference, curriculum),
     )
     if checkpoint is not None:
         setup.learner.resume(checkpoint)
@@ -115,7 +118,7 @@ def set_up(
 
 
 def _reference(
-    config: TrainerConfig, policy: Policy, description: ModelDescription, run_folder: Path
+    config: TrainerConfig, policy: PolicyBase, description: ModelDescription, run_folder: Path
 ) -> Reference | None:
     kl = config.objective.kl
     if not kl.coefficient:
@@ -124,18 +127,52 @@ def _reference(
     return Reference(policy, folder, description.tokenizer.files, is_given=bool(kl.reference))
 
 
-def _components(learner: Learner, reference: Reference | None, curriculum: Curriculum | None) -> dict[str, Component]:
+def _policy(
+    config: TrainerConfig, description: ModelDescription, seed: int, checkpoint: Checkpoint | None
+) -> PolicyBase:
+    lora = config.lora
+    if not lora.rank:
+        masters = _first_masters(config, description, seed) if checkpoint is None else checkpoint.masters
+        return Policy(description.config, masters, config.optimizer, config.compute)
+    spec = lora_spec(lora)
+    return LoraPolicy(
+        description.config,
+        _first_masters(config, description, seed),
+        fresh_adapter(description.config, spec, seed) if checkpoint is None else checkpoint.masters,
+        spec,
+        "merged",
+        config.optimizer,
+        config.compute,
+    )
+
+
+def lora_spec(config: LoraConfig) -> LoraSpec:
+    """Of an adapter that is configured."""
+    return LoraSpec(
+        rank=config.rank,
+        alpha=config.alpha,
+        targets=tuple(target for target in TARGETS if target in config.targets),
+        is_rank_stabilised=config.rank_stabilised,
+    )
+
+
+def _components(
+    config: TrainerConfig, learner: Learner, reference: Reference | None, curriculum: Curriculum | None
+) -> dict[str, Component]:
     """Those that have something to remember."""
+    policy = learner.policy
+    base = AdapterBase(policy.base, config.model.path) if isinstance(policy, LoraPolicy) else None
     named: dict[str, Component | None] = {
         "objective": learner.adaptation if learner.adaptation.is_on else None,
+        "adapter_base": base,
         "reference": reference,
         "curriculum": curriculum,
     }
     return {name: component for name, component in named.items() if component is not None}
 
 
-def _lineage(config: TrainerConfig, environment: Environment, package: tuple[str, str], policy: Policy) -> Lineage:
-    dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in policy.masters.parameters()}
+def _lineage(config: TrainerConfig, environment: Environment, package: tuple[str, str], policy: PolicyBase) -> Lineage:
+    dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in policy.master_parameters().values()}
     return Lineage(
         settings=settings_of(config),
         data_digest=data_digest(environment),

@@ -22,7 +22,7 @@ from farflung.rl.objectives import Objective
 from farflung.rl.packing import split_micro_batches
 from farflung.rl.types import TrainingSample
 from farflung.trainer.forward import batch_logprobs
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,13 +57,13 @@ class OptimizerStep:
     num_loss_sequences: int
 
 
-def train_step(policy: Policy, samples: Sequence[TrainingSample], params: StepParams, lr: float) -> StepResult:
+def train_step(policy: PolicyBase, samples: Sequence[TrainingSample], params: StepParams, lr: float) -> StepResult:
     """One optimizer step. Raises `ValueError` without a loss token; ask `count_loss_tokens` first."""
     return train_version(policy, samples, params, lambda _: lr)
 
 
 def train_version(
-    policy: Policy,
+    policy: PolicyBase,
     samples: Sequence[TrainingSample],
     params: StepParams,
     rate: Callable[[int], float],
@@ -112,7 +112,7 @@ def prepare(samples: Sequence[TrainingSample], params: StepParams) -> OptimizerS
     )
 
 
-def accumulate(policy: Policy, step: OptimizerStep, params: StepParams) -> list[Mapping[str, Tensor]]:
+def accumulate(policy: PolicyBase, step: OptimizerStep, params: StepParams) -> list[Mapping[str, Tensor]]:
     """Add the step's gradient to what lies in `policy.published`; metrics of each micro-batch.
 
     A rank that has some of the step's micro-batches (or none) adds its part: counts are those of the whole step.
@@ -120,7 +120,7 @@ def accumulate(policy: Policy, step: OptimizerStep, params: StepParams) -> list[
     return [_accumulate(policy, batch.to(policy.device), step, params) for batch in step.micro_batches]
 
 
-def _accumulate(policy: Policy, batch: FlatBatch, step: OptimizerStep, params: StepParams) -> Mapping[str, Tensor]:
+def _accumulate(policy: PolicyBase, batch: FlatBatch, step: OptimizerStep, params: StepParams) -> Mapping[str, Tensor]:
     logprobs_M, entropy_M = completion_logprobs(policy, batch, params)
     outputs = params.objective(
         LossInputs(
@@ -141,7 +141,7 @@ def _accumulate(policy: Policy, batch: FlatBatch, step: OptimizerStep, params: S
     return outputs.metrics
 
 
-def _with_prox(policy: Policy, step: OptimizerStep, params: StepParams) -> OptimizerStep:
+def _with_prox(policy: PolicyBase, step: OptimizerStep, params: StepParams) -> OptimizerStep:
     """With the logprobs of the policy as it is now."""
     with torch.no_grad():
         batches = tuple(
@@ -151,6 +151,6 @@ def _with_prox(policy: Policy, step: OptimizerStep, params: StepParams) -> Optim
     return replace(step, micro_batches=batches)
 
 
-def completion_logprobs(policy: Policy, batch: FlatBatch, params: StepParams) -> tuple[Tensor, Tensor]:
+def completion_logprobs(policy: PolicyBase, batch: FlatBatch, params: StepParams) -> tuple[Tensor, Tensor]:
     """(logprobs_M, entropy_M) of the completion tokens under the published policy."""
     return batch_logprobs(policy.published, batch, params.temperature, params.reserved_token_ids)

@@ -19,18 +19,19 @@ from farflung.rl.types import TrainingSample
 from farflung.slots.strata import index_from_the_end
 from farflung.trainer.config import WarmStartConfig
 from farflung.trainer.forward import batch_logprobs
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.schedule import Schedule
 
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.01
+MAX_GRAD_NORM = 1.0
 
 Report = Callable[[int, float, float], None]
 """(step, loss, accuracy), after each measurement."""
 
 
 def warm_start(
-    policy: Policy,
+    policy: PolicyBase,
     environment: Environment,
     tokenizer: ChatTokenizer,
     eos_token_id: int,
@@ -48,7 +49,7 @@ def warm_start(
     Raises:
         UserError: the environment has no demonstrations.
     """
-    optimizer = torch.optim.AdamW(policy.masters.parameters(), betas=BETAS, weight_decay=WEIGHT_DECAY)
+    optimizer = torch.optim.AdamW(policy.master_parameters().values(), betas=BETAS, weight_decay=WEIGHT_DECAY)
     schedule = Schedule(shape="constant", lr=config.lr, warmup_steps=config.warmup_steps, total_steps=config.max_steps)
     accuracy = 0.0
     for step in range(config.max_steps):
@@ -95,12 +96,11 @@ def _demonstration(environment: Environment, tokenizer: ChatTokenizer, eos_token
     )
 
 
-def _supervised_step(policy: Policy, samples: Sequence[TrainingSample], optimizer: torch.optim.Optimizer) -> float:
+def _supervised_step(policy: PolicyBase, samples: Sequence[TrainingSample], optimizer: torch.optim.Optimizer) -> float:
     batch = flatten(samples).to(policy.device)
-    logprobs_M, _ = batch_logprobs(policy.masters, batch)
+    logprobs_M, _ = batch_logprobs(policy.supervised, batch)
     loss = -logprobs_M.mean()
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(policy.masters.parameters(), 1.0)
-    optimizer.step()
+    policy.descend(optimizer, MAX_GRAD_NORM)
     return float(loss.detach())

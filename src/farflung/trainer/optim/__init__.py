@@ -1,5 +1,5 @@
 """Optimizers of the float32 masters, by name."""
 
-from farflung.trainer.optim.build import make_optimizers
+from farflung.trainer.optim.build import adapter_optimizers, make_optimizers
 
-__all__ = ["make_optimizers"]
+__all__ = ["adapter_optimizers", "make_optimizers"]

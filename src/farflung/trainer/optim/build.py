@@ -4,6 +4,8 @@ adamw   everything; decay on matrices, never on norms and biases, on embeddings 
 muon    matrices inside the layers; AdamW for embeddings, head, norms and biases, with the same learning rate
 """
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,15 @@ def make_optimizers(decoder: Decoder, config: OptimizerConfig) -> tuple[torch.op
         return (_adamw([(hidden, config.weight_decay), *groups], config),)
     muon = Muon(hidden, momentum=config.muon_momentum, weight_decay=config.weight_decay, rows=_fused_rows(decoder))
     return (muon, _adamw(groups, config))
+
+
+def adapter_optimizers(
+    matrices: Iterable[torch.nn.Parameter], config: OptimizerConfig
+) -> tuple[torch.optim.Optimizer, ...]:
+    """Of an adapter: all of it is matrices."""
+    if config.name == "adamw":
+        return (_adamw([(list(matrices), config.weight_decay)], config),)
+    return (Muon(matrices, momentum=config.muon_momentum, weight_decay=config.weight_decay, rows={}),)
 
 
 def _adamw(groups: list[tuple[list[torch.nn.Parameter], float]], config: OptimizerConfig) -> torch.optim.AdamW:

@@ -1,0 +1,127 @@
+"""The model being trained through an adapter: its base never changes and has no gradient.
+
+    adapter (float32)  --merged, rounded to bf16-->  published  --forward, backward-->  gradient of A and B
+
+    publish = merged     W' = bf16(W + scale B A) is published and computed with; A and B get the gradient of the sum
+    publish = adapter    bf16(A) and bf16(B) are published and computed with beside the base
+
+Either way the trainer computes with what samplers have. Does not know rewards, slots or files.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from farflung.model.adapted import attach, load_adapter, set_merged, take_gradient
+from farflung.model.config import ModelConfig
+from farflung.model.decoder import Decoder
+from farflung.model.lora import LoraSpec, check_adapter, merge
+from farflung.model.weights import load_hf_state, publishable_state
+from farflung.trainer.config import ComputeConfig, OptimizerConfig
+from farflung.trainer.optim import adapter_optimizers
+from farflung.trainer.policy_base import CPU_FLOAT32, PolicyBase, decoder_for, device_of
+
+Publish = Literal["merged", "adapter"]
+
+
+class LoraPolicy(PolicyBase):
+    """Only the adapter is trained."""
+
+    lora: LoraSpec
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        base: Mapping[str, Tensor],
+        adapter: Mapping[str, Tensor],
+        spec: LoraSpec,
+        publish: Publish,
+        optimizer: OptimizerConfig,
+        compute: ComputeConfig = CPU_FLOAT32,
+    ) -> None:
+        """Start from an adapter, with an optimizer that has seen nothing.
+
+        Args:
+            base: whole model under Hugging Face names; used in bf16, as it is published.
+
+        Raises:
+            UserError: this machine has no such device, or the adapter does not fit.
+        """
+        self.config, self.lora, self.publish = config, spec, publish
+        self.device = device_of(compute)
+        check_adapter(config, spec, adapter)
+        self._masters = {
+            name: Parameter(tensor.detach().to(self.device, torch.float32, copy=True))
+            for name, tensor in adapter.items()
+        }
+        self.base = {name: tensor.to(self.device) for name, tensor in publishable_state(base).items()}
+        """bf16 on the device of the passes, under Hugging Face names."""
+        self.published = decoder_for(config, compute, self.device)
+        attach(self.published, spec, requires_grad=True)
+        set_merged(self.published, is_merged=publish == "merged")
+        load_hf_state(self.published, self.base)
+        self._optimizers = adapter_optimizers(self._masters.values(), optimizer)
+        self.round_masters()
+
+    def master_parameters(self) -> dict[str, Parameter]:
+        """float32 A and B by name."""
+        return self._masters
+
+    @property
+    def supervised(self) -> Decoder:
+        """The published one: the base is there once only."""
+        return self.published
+
+    @torch.no_grad()
+    def round_masters(self) -> None:
+        """Make what is published follow the masters."""
+        self._put(self._masters)
+
+    def _put(self, adapter: Mapping[str, Tensor]) -> None:
+        if self.publish == "merged":
+            load_adapter(self.published, adapter, self.lora)
+            load_hf_state(self.published, merge(self.base, adapter, self.lora, dtype=torch.bfloat16))
+        else:
+            load_adapter(self.published, publishable_state(adapter), self.lora)
+
+    def collect_gradient(self) -> None:
+        """After each backward pass: the gradient of A and B joins those before it in float32."""
+        for name, gradient in take_gradient(self.published, self.lora).items():
+            master = self._masters[name]
+            master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+
+    def _gather_gradient(self) -> None:
+        self.collect_gradient()
+
+    def descend(self, optimizer: torch.optim.Optimizer, max_grad_norm: float) -> None:
+        """What is published follows at once, since the next pass is computed with it."""
+        self.collect_gradient()
+        torch.nn.utils.clip_grad_norm_(self._masters.values(), max_grad_norm)
+        optimizer.step()
+        self.round_masters()
+
+    def masters_state(self) -> dict[str, Tensor]:
+        """float32 copies of A and B."""
+        return {name: parameter.detach().clone() for name, parameter in self._masters.items()}
+
+    def adapter_state(self, masters: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """bf16 copies of A and B: with the base, the policy when adapters are published."""
+        return publishable_state(self._masters if masters is None else masters)
+
+    @torch.no_grad()
+    def published_state(self, masters: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """bf16 weights of the whole model with the adapter inside."""
+        adapter = self._masters if masters is None else masters
+        if self.publish == "adapter":
+            adapter = publishable_state(adapter)
+        adapter = {name: tensor.to(self.device) for name, tensor in adapter.items()}
+        return merge(self.base, adapter, self.lora, dtype=torch.bfloat16)
+
+    def _load_masters(self, masters: Mapping[str, Tensor]) -> None:
+        check_adapter(self.config, self.lora, masters)
+        with torch.no_grad():
+            for name, parameter in self._masters.items():
+                parameter.copy_(masters[name])

@@ -19,7 +19,7 @@ from farflung.wire.curriculum import CurriculumPlan, StratumPlan
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Chunk, Manifest, ManifestFile, Publication, TensorEntry
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
-from farflung.wire.pool import EnvironmentSpec, PoolSpec, Stratum
+from farflung.wire.pool import EnvironmentSpec, GraderSpec, PoolSpec, Stratum
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
 from farflung.wire.task import Message, Task
 from farflung.wire.verdict import (
@@ -44,6 +44,7 @@ ENVIRONMENT = EnvironmentSpec(
     num_tasks=1000,
     target_lengths=(0, 32, 64),
     strata=(Stratum(name="easy", num_tasks=600, weight=2), Stratum(name="hard", num_tasks=400, weight=1)),
+    graders=(GraderSpec(name="math", version=1, args={"tolerance": 0.5}),),
 )
 POOL = PoolSpec(
     name="demo",
@@ -216,6 +217,7 @@ EXAMPLES: tuple[Record, ...] = (
     TENSOR,
     MANIFEST,
     ENVIRONMENT.strata[0],
+    ENVIRONMENT.graders[0],
     PLAN.strata[0],
     PLAN,
     Publication(manifest=MANIFEST, batch=BATCH, curriculum=PLAN),
@@ -429,6 +431,9 @@ BROKEN_RULES = [
     (HEARTBEAT, "busy_s", float("inf")),
     (ENVIRONMENT, "args", {"big": 2**53}),
     (ENVIRONMENT, "num_tasks", 0),
+    (ENVIRONMENT.graders[0], "version", 0),
+    (ENVIRONMENT.graders[0], "name", ""),
+    (ENVIRONMENT.graders[0], "args", {"big": 2**53}),
     (POOL, "group_size", 0),
     (POOL, "temperature", 0.0),
     (POOL, "lease_s", float("nan")),

@@ -38,6 +38,35 @@ def require_strata(strata: tuple[Stratum, ...], num_tasks: int) -> None:
         raise ValueError(f"the strata have {held} tasks, the environment {num_tasks}: they must have all of them")
 
 
+def require_exact_integers(args: dict[str, EnvArg]) -> None:
+    for name, value in args.items():
+        if isinstance(value, int) and abs(value) > MAX_EXACT_JSON_INT:
+            raise ValueError(f"argument {name} is {value}: write integers from 2**53 on as text")
+
+
+class GraderSpec(Record, frozen=True, kw_only=True):
+    """A named grader with its version and arguments: all that a verdict depends on beside reference and completion.
+
+    Another rule, or another default of an argument, is another version.
+    """
+
+    DOMAIN: ClassVar[str] = "farflung/grader/1"
+
+    name: str
+    version: int
+    args: dict[str, EnvArg] = {}
+
+    @property
+    def label(self) -> str:
+        """`math@1`."""
+        return f"{self.name}@{self.version}"
+
+    def __post_init__(self) -> None:
+        require_names(name=self.name)
+        require_counts(at_least=1, version=self.version)
+        require_exact_integers(self.args)
+
+
 class EnvironmentSpec(Record, frozen=True, kw_only=True):
     """Which tasks are sampled and graded.
 
@@ -52,15 +81,17 @@ class EnvironmentSpec(Record, frozen=True, kw_only=True):
     """Thinking budgets that leases may ask for, tokens or steps as the environment defines; empty = none."""
     strata: tuple[Stratum, ...] = ()
     """Parts with shares of their own, whose tasks are interleaved (`slots.strata`); empty = one part."""
+    graders: tuple[GraderSpec, ...] = ()
+    """What verdicts come from; empty = the environment's own code, of the version that is installed."""
 
     def __post_init__(self) -> None:
         require_names(name=self.name)
         require_counts(at_least=1, num_tasks=self.num_tasks)
         require_counts(target_lengths=min(self.target_lengths, default=0))
         require_strata(self.strata, self.num_tasks)
-        for name, value in self.args.items():
-            if isinstance(value, int) and abs(value) > MAX_EXACT_JSON_INT:
-                raise ValueError(f"argument {name} is {value}: write integers from 2**53 on as text")
+        require_exact_integers(self.args)
+        if len(self.graders) > MAX_STRATA:
+            raise ValueError(f"{len(self.graders)} graders: at most {MAX_STRATA}")
 
 
 class PoolSpec(Record, frozen=True, kw_only=True):

@@ -9,9 +9,9 @@
     \\ No newline at end of file
 
 White space at the end of a reply is often lost, so kept empty lines that end the diff, at most `MAX_LOST`, may be
-absent. All else is exact: every hunk stands where its numbers say, its kept and removed lines are those of the file, the
-counts are right, and hunks come in order and do not overlap. No fuzz, no search. `patch` is more forgiving; a reward
-must not be.
+absent. All else is exact: every hunk stands where its numbers say, its kept and removed lines are those of the file,
+the counts are right, and hunks come in order and do not overlap. No fuzz, no search. `patch` is more forgiving; a
+reward must not be.
 """
 
 import re

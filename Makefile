@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "[2/3] PyTorch, CPU build (about 200 MB, a minute or two)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	@echo "[3/3] farflung with its test tools"
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,peers,import,reasoning-gym]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,peers,import,math,reasoning-gym]'
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps trl # tests read the chat templates in it
 	@touch $(STAMP)
 	@echo "set-up done"

@@ -1,0 +1,135 @@
+"""Which of several servers to ask for a chunk: what each has shown of speed and truth. Pure; the caller brings time.
+
+    weight = rate * success / (requests in flight + 1)
+
+`rate` and `success` are means in which the last few requests count most; a server that nobody asked yet is taken for as
+fast as the fastest, so that it is tried. A failure rests a server for a while, twice as long each time; a lie (bytes
+that are not the chunk) ends it for good. The origin is asked only when no relay is fit: it stays free to publish.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+_MEMORY = 0.3
+"""Weight of the newest request in the means."""
+_UNKNOWN_RATE = 1e6
+"""Bytes/s that the first of all is taken for."""
+_FIRST_REST_S = 0.5
+_LONGEST_REST_S = 60.0
+
+
+@dataclass(slots=True)
+class _Record:
+    rate: float | None = None
+    """Bytes/s of finished requests."""
+    success: float = 1.0
+    num_in_flight: int = 0
+    num_failures: int = 0
+    """In a row."""
+    rests_until_s: float = -math.inf
+    lie: str = ""
+    """What it sent in place of a chunk; empty = it never lied."""
+    num_bytes: int = 0
+
+
+@dataclass(slots=True)
+class SourceBook:
+    """What is known of the servers of one client."""
+
+    origin: str
+    _records: dict[str, _Record] = field(default_factory=dict)
+
+    def offer(self, relays: Iterable[str]) -> None:
+        """The relays there are now; what is known of those that stay is kept, and lies of all are remembered."""
+        wanted = {self.origin, *relays}
+        for name in wanted - self._records.keys():
+            self._records[name] = _Record()
+        for name in self._records.keys() - wanted:
+            if not self._records[name].lie:
+                del self._records[name]
+
+    def choose(self, now_s: float, without: AbstractSet[str] = frozenset()) -> str | None:
+        """Whom to ask next, other than those in `without`; None if nobody is fit now."""
+        fit = [
+            name
+            for name, record in self._records.items()
+            if name not in without and not record.lie and record.rests_until_s <= now_s
+        ]
+        relays = [name for name in fit if name != self.origin]
+        return max(relays or fit, key=lambda name: (self._weight(name), name), default=None)
+
+    def ready_in_s(self, now_s: float) -> float:
+        """Seconds until somebody is fit; infinite if all have lied."""
+        rests = [record.rests_until_s for record in self._records.values() if not record.lie]
+        return max(0.0, min(rests, default=math.inf) - now_s)
+
+    def expected_s(self, name: str, num_bytes: int) -> float:
+        """How long a request is likely to take."""
+        return num_bytes / self._rate(name) * (self._records[name].num_in_flight + 1)
+
+    def asked(self, name: str) -> None:
+        self._records[name].num_in_flight += 1
+
+    def left(self, name: str) -> None:
+        """A request ended without telling anything: it was not needed any more."""
+        if name in self._records:
+            self._records[name].num_in_flight -= 1
+
+    def answered(self, name: str, num_bytes: int, took_s: float) -> None:
+        """A request brought the chunk."""
+        if (record := self._records.get(name)) is None:
+            return
+        shared = record.num_in_flight  # it sent to as many at once, and could have sent one of them faster
+        rate = num_bytes * shared / max(took_s, 1e-6)
+        record.rate = rate if record.rate is None else (1 - _MEMORY) * record.rate + _MEMORY * rate
+        record.success += _MEMORY * (1 - record.success)
+        record.num_failures = 0
+        record.num_bytes += num_bytes
+        record.num_in_flight -= 1
+
+    def overtaken(self, name: str, num_bytes: int, took_s: float) -> None:
+        """A request had not brought its chunk after `took_s` when a later one, to another server, did."""
+        if (record := self._records.get(name)) is None:
+            return
+        at_most = num_bytes * record.num_in_flight / max(took_s, 1e-6)
+        record.rate = at_most if record.rate is None else min(record.rate, at_most)
+        record.success *= 1 - _MEMORY
+        record.num_in_flight -= 1
+
+    def failed(self, name: str, now_s: float) -> None:
+        """A request brought nothing."""
+        if (record := self._records.get(name)) is None:
+            return
+        record.success *= 1 - _MEMORY
+        record.rests_until_s = now_s + min(_LONGEST_REST_S, _FIRST_REST_S * 2**record.num_failures)
+        record.num_failures += 1
+        record.num_in_flight -= 1
+
+    def lied(self, name: str, detail: str) -> None:
+        """A request brought other bytes than the chunk's."""
+        if (record := self._records.get(name)) is not None:
+            record.lie = detail
+            record.num_in_flight -= 1
+
+    @property
+    def liars(self) -> Mapping[str, str]:
+        """Server -> what it sent."""
+        return {name: record.lie for name, record in self._records.items() if record.lie}
+
+    @property
+    def bytes_from(self) -> Mapping[str, int]:
+        """Server -> chunk bytes that came from it."""
+        return {name: record.num_bytes for name, record in self._records.items()}
+
+    def _weight(self, name: str) -> float:
+        record = self._records[name]
+        return self._rate(name) * record.success / (record.num_in_flight + 1)
+
+    def _rate(self, name: str) -> float:
+        rate = self._records[name].rate
+        if rate is not None:
+            return rate
+        known = [record.rate for record in self._records.values() if record.rate is not None]
+        return max(known, default=_UNKNOWN_RATE)

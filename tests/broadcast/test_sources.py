@@ -1,0 +1,74 @@
+"""Whom to ask next, from what each has shown."""
+
+import math
+
+from farflung.broadcast.sources import SourceBook
+
+
+def book(*relays: str) -> SourceBook:
+    made = SourceBook("origin")
+    made.offer(relays)
+    return made
+
+
+def finish(of: SourceBook, name: str, *, num_bytes: int = 1000, took_s: float = 1.0) -> None:
+    of.asked(name)
+    of.answered(name, num_bytes, took_s)
+
+
+def test_the_faster_one_is_asked_until_it_is_busy() -> None:
+    made = book("fast", "slow")
+    finish(made, "fast", took_s=0.1)
+    finish(made, "slow", took_s=0.4)
+    asked = []
+    for _ in range(5):
+        name = made.choose(0.0)
+        assert name is not None
+        made.asked(name)
+        asked.append(name)
+    assert asked == ["fast", "fast", "fast", "slow", "fast"]  # 4 : 1, and a tie goes by name
+
+
+def test_one_that_nobody_knows_is_tried() -> None:
+    made = book("a", "b")
+    finish(made, "b", took_s=0.001)
+    made.asked("b")
+    assert made.choose(0.0) == "a"
+
+
+def test_failures_rest_twice_as_long_each_time_and_an_answer_ends_that() -> None:
+    made = book("a")
+    for rest_s in (0.5, 1.0, 2.0):
+        made.asked("a")
+        made.failed("a", 10.0)
+        assert made.choose(10.0 + rest_s - 0.01) == "origin"
+        assert made.choose(10.0 + rest_s) == "a"
+    finish(made, "a")
+    made.asked("a")
+    made.failed("a", 20.0)
+    assert made.choose(20.5) == "a"
+
+
+def test_when_all_rest_it_is_known_for_how_long_and_when_all_lied_forever() -> None:
+    made = book("a")
+    for name in ("a", "origin"):
+        made.asked(name)
+        made.failed(name, 5.0)
+    assert made.choose(5.0) is None
+    assert made.ready_in_s(5.25) == 0.25
+    for name in ("a", "origin"):
+        made.asked(name)
+        made.lied(name, "zeros")
+    assert math.isinf(made.ready_in_s(99.0))
+    assert made.liars == {"a": "zeros", "origin": "zeros"}
+
+
+def test_a_server_that_left_while_it_was_asked_is_no_error() -> None:
+    made = book("a")
+    made.asked("a")
+    made.offer([])
+    made.answered("a", 10, 1.0)
+    made.failed("a", 1.0)
+    made.left("a")
+    made.lied("a", "")
+    assert made.choose(0.0) == "origin"

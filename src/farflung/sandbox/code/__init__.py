@@ -1,0 +1,1 @@
+"""Programs that a model wrote, run and judged: shut in, measured, never trusted."""

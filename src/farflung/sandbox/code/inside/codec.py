@@ -1,0 +1,119 @@
+"""Plain values as JSON and back: what may cross the wall of a sandbox. No class, no code, no pickle.
+
+    None, bool, str, list   as they are       tuple     {"t": [...]}      set        {"s": [...]}
+    int below 2^53, float   as they are       dict      {"d": [[k, v]]}   frozenset  {"fs": [...]}
+    greater int             {"i": hex}        bytes     {"b": hex}        complex    {"c": [re, im]}
+    nan, inf                {"f": "nan"}      Fraction  {"q": [n, d]}     Decimal    {"n": text}
+
+Subclasses of these travel as their base. Anything else is the caller's affair: `{"r": number}`, a reference.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+Tree = Any
+"""What `json.loads` returns."""
+MAX_DEPTH = 100
+_EXACT_INT = 1 << 53
+
+
+class NotPlain(TypeError):
+    """A value that cannot cross."""
+
+
+def _no_reference(value: object) -> int:
+    raise NotPlain(f"a value of type {type(value).__name__} is no plain data")
+
+
+def _no_lookup(_: int) -> object:
+    raise NotPlain("a reference where plain data is wanted")
+
+
+def to_tree(value: object, reference: Callable[[object], int] = _no_reference, depth: int = 0) -> Tree:
+    """Encode. Raises `NotPlain`, also for nesting beyond `MAX_DEPTH`."""
+    if depth > MAX_DEPTH:
+        raise NotPlain(f"nested deeper than {MAX_DEPTH}")
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        number = int.__index__(value)
+        return number if -_EXACT_INT < number < _EXACT_INT else {"i": hex(number)}
+    if isinstance(value, float):
+        real = float.__float__(value)
+        return real if math.isfinite(real) else {"f": repr(real)}
+
+    def items(parts: Any) -> list[Tree]:
+        return [to_tree(part, reference, depth + 1) for part in parts]
+
+    if isinstance(value, list):
+        return items(value)
+    if isinstance(value, tuple):
+        return {"t": items(value)}
+    if isinstance(value, dict):
+        return {"d": [items(pair) for pair in dict.items(value)]}
+    if isinstance(value, (set, frozenset)):
+        return {"s" if isinstance(value, set) else "fs": items(value)}
+    return _rare(value, reference)
+
+
+def _rare(value: object, reference: Callable[[object], int]) -> Tree:
+    if isinstance(value, (bytes, bytearray)):
+        return {"b": bytes(value).hex()}
+    if isinstance(value, complex):
+        return {"c": [to_tree(value.real), to_tree(value.imag)]}
+    if isinstance(value, Fraction):
+        return {"q": [hex(value.numerator), hex(value.denominator)]}
+    if isinstance(value, Decimal):
+        return {"n": str(value)}
+    return {"r": reference(value)}
+
+
+def from_tree(tree: Tree, lookup: Callable[[int], object] = _no_lookup, depth: int = 0) -> Any:
+    """Decode. Raises `NotPlain`, `ValueError`, `TypeError` for what `to_tree` never makes."""
+    if depth > MAX_DEPTH:
+        raise NotPlain(f"nested deeper than {MAX_DEPTH}")
+    if isinstance(tree, list):
+        return [from_tree(part, lookup, depth + 1) for part in tree]
+    if not isinstance(tree, dict):
+        return tree
+    ((tag, body),) = tree.items()
+
+    def items() -> list[Any]:
+        return [from_tree(part, lookup, depth + 1) for part in body]
+
+    match tag:
+        case "t":
+            return tuple(items())
+        case "d":
+            return {key: value for key, value in items()}  # noqa: C416 - pairs are checked to be pairs
+        case "s":
+            return set(items())
+        case "fs":
+            return frozenset(items())
+        case "i":
+            return int(body, 16)
+        case "f":
+            return float(body)
+        case "b":
+            return bytes.fromhex(body)
+        case "c":
+            return complex(*items())
+        case "q":
+            return Fraction(int(body[0], 16), int(body[1], 16))
+        case "n":
+            return Decimal(body)
+        case "r":
+            return lookup(int(body))
+        case _:
+            raise NotPlain(f"unknown tag {tag!r}")
+
+
+def dumps(tree: Tree) -> bytes:
+    """A tree, or a message made of trees, as bytes; ASCII only."""
+    return json.dumps(tree, separators=(",", ":"), allow_nan=False).encode()

@@ -1,0 +1,103 @@
+"""Which tests a test file holds: functions, classes, `TestCase`s, `check(candidate)`, or the file itself."""
+
+import inspect
+import types
+import unittest
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
+
+from farflung.sandbox.code.inside.pytest_shim import Skipped, fixture_value
+from farflung.sandbox.code.inside.remote import Unsupported
+
+Case: TypeAlias = tuple[str, Callable[[], None]]
+
+
+def collect(names: dict[str, Any], entry: str | None, solution: types.ModuleType) -> list[Case]:
+    """In the order of the file."""
+    found: list[Case] = []
+    for name, value in names.items():
+        if inspect.isclass(value) and issubclass(value, unittest.TestCase):
+            found += _unit_tests(value)
+        elif inspect.isclass(value) and name.startswith("Test"):
+            found += [
+                case
+                for method in vars(value)
+                if method.startswith("test")
+                for case in _cases(f"{name}::{method}", _bound(value, method), getattr(value, method), names)
+            ]
+        elif name.startswith("test") and inspect.isfunction(value):
+            found += _cases(name, partial(_itself, value), value, names)
+    check = names.get("check")
+    if entry is not None and inspect.isfunction(check):
+        found.append((f"check({entry})", lambda: check(getattr(solution, entry))))
+    return found
+
+
+def _itself(function: Callable[..., None]) -> Callable[..., None]:
+    return function
+
+
+def _bound(kind: type, method: str) -> Callable[[], Callable[..., None]]:
+    """A method of a fresh object, after the setup that its class asks for."""
+
+    def make() -> Callable[..., None]:
+        instance = kind()
+        for name in ("setup_method", "setup"):
+            if hasattr(instance, name):
+                getattr(instance, name)()
+                break
+        function: Callable[..., None] = getattr(instance, method)
+        return function
+
+    return make
+
+
+def _cases(name: str, make: Callable[[], Callable[..., None]], raw: Any, names: dict[str, Any]) -> Iterator[Case]:
+    rows = getattr(raw, "farflung_rows", None)
+    for index, row in enumerate(rows or [{}]):
+        yield (f"{name}[{index}]" if rows else name), _runner(make, row, names)
+
+
+def _runner(make: Callable[[], Callable[..., None]], row: dict[str, Any], names: dict[str, Any]) -> Callable[[], None]:
+    def run() -> None:
+        function = make()
+        if inspect.iscoroutinefunction(function):
+            raise Unsupported("asynchronous tests")
+
+        def resolve(name: str) -> Any:
+            if name in row:
+                return row[name]
+            maker = names.get(name)
+            if not getattr(maker, "farflung_fixture", False):
+                raise Unsupported(f"the fixture {name}")
+            return fixture_value(maker, resolve)
+
+        function(**{name: resolve(name) for name in _wanted(function)})
+
+    return run
+
+
+def _wanted(function: Callable[..., None]) -> list[str]:
+    return [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is inspect.Parameter.empty
+    ]
+
+
+def _unit_tests(kind: type[unittest.TestCase]) -> Iterator[Case]:
+    for method in unittest.TestLoader().getTestCaseNames(kind):
+        yield f"{kind.__name__}::{method}", _unit_runner(kind, method)
+
+
+def _unit_runner(kind: type[unittest.TestCase], method: str) -> Callable[[], None]:
+    def run() -> None:
+        try:
+            kind.setUpClass()
+            kind(method).debug()  # lets exceptions through
+            kind.tearDownClass()
+        except unittest.SkipTest as skip:
+            raise Skipped(str(skip)) from skip
+
+    return run

@@ -1,0 +1,68 @@
+"""The child that runs what the model wrote: waits for its task, limits itself for good, then obeys the task's mode."""
+
+import json
+import os
+import resource
+import sys
+from typing import Any, NoReturn
+
+from farflung.sandbox.code.inside.answers import Answers
+from farflung.sandbox.code.inside.frames import read_frame
+from farflung.sandbox.code.inside.script import finish, run_script
+from farflung.sandbox.code.inside.supervisor import OVERHEAD_BYTES
+from farflung.sandbox.code.inside.testing import run_tests
+from farflung.sandbox.isolation.limits import Limits
+
+
+def run_program(rpc: int, limits: Limits) -> NoReturn:
+    """Never returns; whatever happens in here is the program's own end."""
+    limit(limits)
+    try:
+        job: dict[str, Any] = json.loads(read_frame(rpc, limits.message_bytes + OVERHEAD_BYTES))
+    except EOFError:
+        os._exit(0)
+    _limit_cpu(job["cpu_s"])
+    sys.path[:0] = job.get("packages", [])
+    match job["mode"]:
+        case "script":
+            os.close(rpc)
+            run_script(job)
+        case "answers":
+            code = 0
+            try:
+                Answers(rpc, limits.message_bytes + OVERHEAD_BYTES).serve(job)
+            except (EOFError, OSError):
+                code = 0  # the other end has heard enough
+            finish(code)
+        case "tests":
+            run_tests(rpc, job, limits)
+        case mode:
+            raise AssertionError(f"unknown mode {mode}")
+
+
+def limit(limits: Limits) -> None:
+    """Everything but CPU time, which depends on the task."""
+    for kind, most in (
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.max_open_files),
+        (resource.RLIMIT_NPROC, limits.max_processes),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, 64),
+    ):
+        _lower(kind, most)
+
+
+def _limit_cpu(cpu_s: float) -> None:
+    whole_s = max(1, round(cpu_s + 0.499))
+    _lower(resource.RLIMIT_CPU, whole_s, whole_s + 1)
+
+
+def _lower(kind: int, soft: int, hard: int | None = None) -> None:
+    _, most = resource.getrlimit(kind)
+    hard = soft if hard is None else hard
+    if most != resource.RLIM_INFINITY:
+        soft, hard = min(soft, most), min(hard, most)
+    resource.setrlimit(kind, (soft, hard))

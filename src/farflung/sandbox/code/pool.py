@@ -1,0 +1,159 @@
+"""Programs in, reports out; a few sandboxes always wait, each for one program.
+
+    with CodePool(CodePoolConfig()) as pool:
+        report = pool.run("print(input()[::-1])", ScriptTests(tests=[ScriptTest("ab", "ba")]))
+        report.decision.verdict  # 1.0
+
+A sandbox that fails is replaced and the program tried again; if that goes on, the verdict is None, never 0.
+"""
+
+import logging
+import threading
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from farflung.errors import Transient, UserError
+from farflung.rewards.decision import Decision
+from farflung.sandbox.code.config import Backend, CodePoolConfig
+from farflung.sandbox.code.keeper_link import KeeperLink
+from farflung.sandbox.code.machine import REFUSAL, Machine
+from farflung.sandbox.code.report import CodeReport, TestOutcome, decide
+from farflung.sandbox.code.run_calls import run_call_tests
+from farflung.sandbox.code.run_pytest import run_pytest_tests
+from farflung.sandbox.code.run_script import run_script_tests
+from farflung.sandbox.code.sandbox import Sandbox
+from farflung.sandbox.code.tests import CallTests, CodeTests, ScriptTests, TestsUnreadable
+
+logger = logging.getLogger(__name__)
+
+
+class CodePool:
+    """Thread-safe: several threads may run programs at once.
+
+    Raises:
+        UserError: programs cannot be shut in on this machine, and why.
+    """
+
+    def __init__(self, config: CodePoolConfig | None = None, machine: Machine | None = None) -> None:
+        self.config = CodePoolConfig() if config is None else config
+        self.machine = Machine.ask() if machine is None else machine
+        self._lock = threading.Lock()
+        self._warm: deque[Sandbox] = deque()
+        self._closed = False
+        self._keeper = self._first_that_works()
+        self._fill()
+
+    @property
+    def backend(self) -> Backend:
+        """What shuts programs in."""
+        return self._keeper.kind
+
+    def run(self, program: str, tests: CodeTests, *, stop_early: bool = False) -> CodeReport:
+        """Run all tests of one program. Never raises on any program.
+
+        Args:
+            stop_early: no further test of a script or a function once one has failed.
+        """
+        if len(program) > self.config.limits.message_bytes // 8:  # a sign may take six bytes, and more when escaped
+            decision = Decision(0.0, "program_too_long", f"the program has {len(program)} characters")
+            return CodeReport(outcomes=(), decision=decision, backend=self.backend)
+        fault = ""
+        for attempt in range(1, self.config.attempts + 1):
+            try:
+                outcomes, num_expected = self._run_once(program, tests, stop_early=stop_early)
+            except TestsUnreadable as error:
+                return self._without_verdict("tests_unreadable", str(error), attempt)
+            except Transient as error:
+                fault = str(error)
+                logger.warning("a sandbox failed, attempt %d of %d: %s", attempt, self.config.attempts, fault)
+                self._revive()
+                continue
+            decision = decide(outcomes, num_expected)
+            return CodeReport(outcomes=tuple(outcomes), decision=decision, backend=self.backend, attempts=attempt)
+        return self._without_verdict("sandbox_failed", fault, self.config.attempts)
+
+    def take(self) -> Sandbox:
+        """A fresh sandbox that is ready; the caller ends it with `kill`. Raises `Transient`."""
+        with self._lock:
+            if self._closed:
+                raise Transient("the pool is closed")
+            sandbox = self._warm.popleft() if self._warm else None
+        sandbox = self._keeper.start_sandbox() if sandbox is None else sandbox
+        try:
+            self._fill()
+            sandbox.wait_ready(self.config.start_s)
+        except (Transient, TimeoutError) as error:
+            sandbox.kill()
+            raise Transient(f"a sandbox did not start: {error}") from error
+        return sandbox
+
+    def close(self) -> None:
+        """Ends what waits. A program that is running is its caller's to end."""
+        with self._lock:
+            self._closed = True
+            waiting = list(self._warm)
+            self._warm.clear()
+        for sandbox in waiting:
+            sandbox.kill()
+        self._keeper.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run_once(self, program: str, tests: CodeTests, *, stop_early: bool) -> tuple[list[TestOutcome], int]:
+        limits = self.config.limits
+        if isinstance(tests, ScriptTests):
+            return run_script_tests(program, tests, self.take, limits, stop_early=stop_early), len(tests.tests)
+        if isinstance(tests, CallTests):
+            return run_call_tests(program, tests, self.take, limits, stop_early=stop_early), len(tests.tests)
+        return run_pytest_tests(program, tests, self.take, limits)
+
+    def _without_verdict(self, rule: str, detail: str, attempts: int) -> CodeReport:
+        decision = Decision(None, rule, detail)
+        return CodeReport(outcomes=(), decision=decision, backend=self.backend, attempts=attempts)
+
+    def _first_that_works(self) -> KeeperLink:
+        """Tried with a real sandbox: nothing else tells whether a kernel or a container allows it."""
+        reasons = []
+        for kind in self.machine.candidates(self.config.backend):
+            try:
+                keeper = KeeperLink(kind, self.config, self.machine)
+            except Transient as error:
+                reasons.append(f"{kind}: {error}")
+                continue
+            try:
+                sandbox = keeper.start_sandbox()
+                sandbox.wait_ready(self.config.start_s)
+            except (Transient, TimeoutError) as error:
+                keeper.close()
+                reasons.append(f"{kind}: {error}")
+                continue
+            sandbox.kill()
+            return keeper
+        raise UserError(REFUSAL.format(reasons="; ".join(reasons)))
+
+    def _fill(self) -> None:
+        """Start what is missing; does not wait for it."""
+        while True:
+            with self._lock:
+                if self._closed or len(self._warm) >= self.config.num_warm:
+                    return
+                self._warm.append(self._keeper.start_sandbox())
+
+    def _revive(self) -> None:
+        """After a failure: what waits may be as broken, and the keeper may be gone."""
+        with self._lock:
+            waiting = list(self._warm)
+            self._warm.clear()
+        for sandbox in waiting:
+            sandbox.kill()
+        with self._lock:
+            if not self._closed and not self._keeper.is_alive():
+                self._keeper.close()
+                self._keeper = KeeperLink(self._keeper.kind, self.config, self.machine)

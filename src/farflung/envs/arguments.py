@@ -1,4 +1,4 @@
-"""Arguments of an environment: plain scalars in a pool's rules, checked against a frozen config.
+"""Arguments of an environment or a grader: plain scalars in a pool's rules, checked against a frozen config.
 
 Wrong ones become one `UserError` with value, rule and fix. This module does not know any environment.
 """
@@ -16,7 +16,7 @@ from farflung.wire.pool import EnvArg
 C = TypeVar("C", bound=Config)
 
 
-def parse_arguments(model: type[C], env: str, args: Mapping[str, EnvArg]) -> C:
+def parse_arguments(model: type[C], env: str, args: Mapping[str, EnvArg], what: str = "environment") -> C:
     """`args` as a validated `model`; strict: "8" and true are not the number 8.
 
     Raises:
@@ -25,4 +25,4 @@ def parse_arguments(model: type[C], env: str, args: Mapping[str, EnvArg]) -> C:
     try:
         return model.model_validate(dict(args), strict=True)
     except ValidationError as error:
-        raise UserError(explain(error, model, args, lambda _: f"argument of environment {env}")) from error
+        raise UserError(explain(error, model, args, lambda _: f"argument of {what} {env}")) from error

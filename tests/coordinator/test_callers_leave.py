@@ -6,7 +6,7 @@ import logging
 import pytest
 from aiohttp import web
 
-from farflung.coordinator import exchange
+from farflung.api.server import exchange
 
 ANSWER_BYTES = 20_000_000
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from farflung.api.errors import Refused
-from farflung.coordinator import exchange, gate
-from farflung.coordinator.gate import Gate, room_for_connections
+from farflung.api.server import exchange, gate
+from farflung.api.server.gate import Gate, room_for_connections
 from farflung.errors import Transient
 from farflung.wire.canonical import sha256_hex
 

@@ -143,7 +143,7 @@ async def test_garbage_instead_of_http_does_not_stop_the_service(pool: Any) -> N
 
 
 async def test_a_body_that_stops_coming_is_given_up(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("farflung.coordinator.exchange.BODY_SILENCE_S", 0.05)
+    monkeypatch.setattr("farflung.api.server.exchange.BODY_SILENCE_S", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(pool.url.rsplit(":", 1)[1]))
     headers = "".join(f"{name}: {value}\r\n" for name, value in WORKER.items())
     writer.write(f"POST /v1/leases HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: 100\r\n\r\nabc".encode())

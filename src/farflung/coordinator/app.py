@@ -10,12 +10,13 @@ from farflung.api import routes
 from farflung.api.errors import RefusalReason, Refused
 from farflung.api.records import MAX_ASSIGNMENTS, MAX_OUTCOMES, Assignments, Outcomes
 from farflung.api.routes import Route
-from farflung.coordinator import exchange
+from farflung.api.server import exchange
+from farflung.api.server.gate import Gate
+from farflung.api.server.limits import RateLimit
+from farflung.coordinator import callers
 from farflung.coordinator.core import Core
-from farflung.coordinator.gate import Gate
 from farflung.coordinator.judging import JudgingDesk
 from farflung.coordinator.leasing import LeasingDesk
-from farflung.coordinator.limits import RateLimit
 from farflung.coordinator.publishing import PublishingDesk
 from farflung.coordinator.status import pool_status
 from farflung.wire.lease import Forfeit, LeaseRequest
@@ -95,10 +96,10 @@ def _admitting(core: Core, tokens: Mapping[Role, str] | None) -> Middleware:
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not rate.admits(exchange.provider_of(request), asyncio.get_running_loop().time()):
             return exchange.too_many_requests(core.config.max_requests_per_s)
-        caller = exchange.caller_of(request)
+        caller = callers.caller_of(request)
         if caller is not None:
             if tokens is not None:
-                exchange.check_token(request, caller, tokens)
+                callers.check_token(request, caller, tokens)
             core.nodes.saw(caller.role, caller.node, core.now_ms())
         return await handler(request)
 
@@ -117,9 +118,9 @@ def _telling(core: Core) -> Callable[[web.Request, web.StreamResponse], Awaitabl
 
 def _heartbeat(core: Core) -> Handler:
     async def heartbeat(request: web.Request) -> web.StreamResponse:
-        caller = exchange.required_caller(request, routes.HEARTBEAT)
+        caller = callers.required_caller(request, routes.HEARTBEAT)
         beat = await exchange.read_record(request, Heartbeat)
-        exchange.check_is_caller(beat.node, caller)
+        callers.check_is_caller(beat.node, caller)
         if beat.role is not caller.role:
             raise Refused(RefusalReason.WRONG_ROLE, f"{caller.node} calls as {caller.role} and beats as {beat.role}")
         core.nodes.beat(beat, core.now_ms())
@@ -142,25 +143,25 @@ class _Workers:
         self._desk = LeasingDesk(core)
 
     async def lease(self, request: web.Request) -> web.StreamResponse:
-        caller = exchange.required_caller(request, routes.LEASE)
+        caller = callers.required_caller(request, routes.LEASE)
         wanted = await exchange.read_record(request, LeaseRequest)
-        exchange.check_is_caller(wanted.node, caller)
+        callers.check_is_caller(wanted.node, caller)
         provider = exchange.provider_of(request)
         return exchange.record_answer(await self._desk.lease(wanted, exchange.wait_s(request), provider))
 
     async def forfeit(self, request: web.Request) -> web.StreamResponse:
-        caller = exchange.required_caller(request, routes.FORFEIT)
+        caller = callers.required_caller(request, routes.FORFEIT)
         forfeit = await exchange.read_record(request, Forfeit)
-        exchange.check_is_caller(forfeit.node, caller)
+        callers.check_is_caller(forfeit.node, caller)
         await self._desk.forfeit(forfeit)
         return exchange.record_answer(None)
 
     async def ticket(self, request: web.Request) -> web.StreamResponse:
-        caller = exchange.required_caller(request, routes.TICKET)
+        caller = callers.required_caller(request, routes.TICKET)
         return exchange.record_answer(await self._desk.ticket(caller.node, request.match_info["lease_id"]))
 
     async def upload(self, request: web.Request) -> web.StreamResponse:
-        caller = exchange.required_caller(request, routes.UPLOAD)
+        caller = callers.required_caller(request, routes.UPLOAD)
         announced = request.content_length
 
         async def read_body(max_bytes: int) -> bytes:
@@ -172,9 +173,9 @@ class _Workers:
         return exchange.record_answer(None)
 
     async def submit(self, request: web.Request) -> web.StreamResponse:
-        caller = exchange.required_caller(request, routes.SUBMIT)
+        caller = callers.required_caller(request, routes.SUBMIT)
         submission = await exchange.read_record(request, Submission)
-        exchange.check_is_caller(submission.node, caller)
+        callers.check_is_caller(submission.node, caller)
         return exchange.record_answer(await self._desk.submit(submission))
 
 
@@ -184,21 +185,21 @@ class _Validators:
         self._desk = desk
 
     async def assign(self, request: web.Request) -> web.StreamResponse:
-        caller = exchange.required_caller(request, routes.ASSIGN)
+        caller = callers.required_caller(request, routes.ASSIGN)
         max_count = exchange.whole_number(request, "max_count", 1, least=1, most=MAX_ASSIGNMENTS)
         held = frozenset(request.query.get("held", "").split(","))
         items = await self._desk.assignments(caller.node, max_count, held, exchange.wait_s(request))
         return exchange.record_answer(Assignments(items=items))
 
     async def judge(self, request: web.Request) -> web.StreamResponse:
-        caller = exchange.required_caller(request, routes.JUDGE)
+        caller = callers.required_caller(request, routes.JUDGE)
         judgement = await exchange.read_record(request, Judgement)
-        exchange.check_is_caller(judgement.verdict.validator, caller)
+        callers.check_is_caller(judgement.verdict.validator, caller)
         await self._desk.judge(judgement)
         return exchange.record_answer(None)
 
     async def download(self, request: web.Request) -> web.StreamResponse:
-        exchange.required_caller(request, routes.DOWNLOAD)
+        callers.required_caller(request, routes.DOWNLOAD)
         key = request.match_info["key"]
         max_bytes = max(self._core.state.rules.max_file_bytes, EvidenceBundle.MAX_BYTES)
         if not key.startswith(DOWNLOADABLE):
@@ -229,18 +230,18 @@ class _Trainers:
         return exchange.record_answer(await self._desk.manifest(int(request.match_info["version"])))
 
     async def outcomes(self, request: web.Request) -> web.StreamResponse:
-        exchange.required_caller(request, routes.OUTCOMES)
+        callers.required_caller(request, routes.OUTCOMES)
         after = exchange.whole_number(request, "after", -1, least=-1, most=MAX_VERSION)
         limit = exchange.whole_number(request, "limit", MAX_OUTCOMES, least=1, most=MAX_OUTCOMES)
         items = await self._desk.outcomes(after, limit, exchange.wait_s(request))
         return exchange.record_answer(Outcomes(items=items))
 
     async def open_slots(self, request: web.Request) -> web.StreamResponse:
-        exchange.required_caller(request, routes.OPEN_SLOTS)
+        callers.required_caller(request, routes.OPEN_SLOTS)
         return exchange.record_answer(await self._desk.open_slots())
 
     async def put_chunk(self, request: web.Request) -> web.StreamResponse:
-        exchange.required_caller(request, routes.PUT_CHUNK)
+        callers.required_caller(request, routes.PUT_CHUNK)
         data = await exchange.read_body(request, routes.MAX_CHUNK_BYTES)
         await self._desk.put_chunk(request.match_info["sha256"], data)
         return exchange.record_answer(None)
@@ -252,7 +253,7 @@ class _Trainers:
             return await exchange.send_bytes(request, await self._desk.get_chunk(sha256))
 
     async def publish(self, request: web.Request) -> web.StreamResponse:
-        exchange.required_caller(request, routes.PUBLISH)
+        callers.required_caller(request, routes.PUBLISH)
         await self._desk.publish(await exchange.read_record(request, Publication))
         return exchange.record_answer(None)
 
@@ -260,6 +261,6 @@ class _Trainers:
         return exchange.record_answer(await self._desk.last_publication())
 
     async def finish(self, request: web.Request) -> web.StreamResponse:
-        exchange.required_caller(request, routes.FINISH)
+        callers.required_caller(request, routes.FINISH)
         self._core.finish()
         return exchange.record_answer(None)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from farflung.api.routes import MAX_CHUNK_BYTES, evidence_key
+from farflung.api.server.limits import SHARE, ByteBudget
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.files import Files
 from farflung.coordinator.journal import JournalRecord, encode
-from farflung.coordinator.limits import SHARE, ByteBudget
 from farflung.coordinator.nodes import NodeBook
 from farflung.coordinator.pool_state import PoolState
 from farflung.coordinator.signals import Switchboard, Topic

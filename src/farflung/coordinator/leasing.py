@@ -36,7 +36,7 @@ class LeasingDesk:
         """A lease for the loaded version; None when there is nothing in time, or nothing more for this version.
 
         Args:
-            provider: whom the lease counts to (`coordinator.limits`); with as many as it may have it waits.
+            provider: whom the lease counts to (`api.server.limits`); with as many as it may have it waits.
         """
         found = await self._core.poll(Topic.CAPACITY, lambda: self._find_lease(request, provider), wait_s)
         return found[0] if found else None

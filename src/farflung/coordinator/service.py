@@ -14,12 +14,12 @@ from functools import partial
 
 from aiohttp import web
 
+from farflung.api.server.gate import Gate, GuardedSite, room_for_connections
 from farflung.coordinator.app import build_app
 from farflung.coordinator.clock import PoolClock, wall_clock_ms
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.core import Core
 from farflung.coordinator.files import Files
-from farflung.coordinator.gate import Gate, GuardedSite, room_for_connections
 from farflung.coordinator.journal import JournalRecord, PoolOpened, decode, encode
 from farflung.coordinator.judging import JudgingDesk
 from farflung.coordinator.pool_state import PoolState, check_same_pool, restore

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from farflung.coordinator import limits
-from farflung.coordinator.limits import BURST_S, ByteBudget, RateLimit, provider_of
+from farflung.api.server import limits
+from farflung.api.server.limits import BURST_S, ByteBudget, RateLimit, provider_of
 from farflung.errors import Transient
 
 STRANGER, OTHER = "203.0.113.7", "203.0.113.8"

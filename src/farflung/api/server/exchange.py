@@ -1,4 +1,4 @@
-"""From HTTP to typed calls and back: callers, bounded bodies, query parameters, and every error as an answer.
+"""From HTTP to typed calls and back: bounded bodies, query parameters, and every error as an answer.
 
 The `boundary` is the one place where errors become status codes: a refusal is the caller's fault (4xx with reason), all
 else is ours (5xx, no details; they are in the log). This module does not know the operations.
@@ -7,8 +7,6 @@ else is ours (5xx, no details; they are in the log). This module does not know t
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -18,12 +16,9 @@ from aiohttp.typedefs import Handler
 from farflung.api import routes
 from farflung.api.errors import RefusalReason, Refused
 from farflung.api.records import Refusal
-from farflung.api.routes import Route
-from farflung.api.tokens import TOKEN_ROLES, VARIABLE, is_token_of
-from farflung.coordinator import limits
+from farflung.api.server import limits
 from farflung.errors import OurFault, PeerFault, Transient
 from farflung.wire.canonical import Record
-from farflung.wire.node import Role
 
 logger = logging.getLogger(__name__)
 
@@ -57,60 +52,6 @@ _STATUS = {
     RefusalReason.CHUNK_MISSING: HTTPStatus.CONFLICT,
     RefusalReason.BATCH_LINK: HTTPStatus.CONFLICT,
 }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Caller:
-    """Who says that he calls. A trainer or validator has shown a token; of workers an open pool believes it."""
-
-    node: str
-    role: Role
-
-
-def caller_of(request: web.Request) -> Caller | None:
-    """The caller by the headers; None when they are absent."""
-    node, role = request.headers.get(routes.NODE_HEADER), request.headers.get(routes.ROLE_HEADER)
-    if node is None and role is None:
-        return None
-    if node is None or not re.fullmatch(routes.NODE_PATTERN, node, re.ASCII):
-        raise Refused(RefusalReason.BAD_REQUEST, f"node {node!r} must match {routes.NODE_PATTERN}")
-    if role not in set(Role):
-        raise Refused(RefusalReason.BAD_REQUEST, f"role {role!r} must be one of {', '.join(Role)}")
-    return Caller(node=node, role=Role(role))
-
-
-def check_token(request: web.Request, caller: Caller, tokens: Mapping[Role, str]) -> None:
-    """Refuse a trainer or validator that does not show the token of the role."""
-    scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
-    if caller.role not in TOKEN_ROLES or (
-        scheme == routes.TOKEN_SCHEME and is_token_of(caller.role, tokens, shown.strip())
-    ):
-        return
-    raise Refused(
-        RefusalReason.BAD_TOKEN,
-        f"a {caller.role} has to show this pool's {caller.role} token, and {'another' if shown else 'none'} came: "
-        f"start it with --token-file FILE or {VARIABLE}; the file is tokens/{caller.role} in the coordinator's run "
-        "folder",
-    )
-
-
-def required_caller(request: web.Request, route: Route) -> Caller:
-    """The caller, in one of the route's roles."""
-    caller = caller_of(request)
-    assert route.roles is not None, f"{route.path} is for anyone"
-    if caller is None or caller.role not in route.roles:
-        found = "nobody in particular" if caller is None else f"a {caller.role}"
-        raise Refused(
-            RefusalReason.WRONG_ROLE,
-            f"{route.method} {route.path} is for {', '.join(sorted(route.roles))}, not {found}",
-        )
-    return caller
-
-
-def check_is_caller(node: str, caller: Caller) -> None:
-    """Nobody speaks for another node."""
-    if node != caller.node:
-        raise Refused(RefusalReason.WRONG_NODE, f"the record is {node!r}'s, the caller is {caller.node}")
 
 
 async def read_body(request: web.Request, max_bytes: int) -> bytes:
@@ -218,13 +159,13 @@ async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse
         return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE, "the store is not available at the moment")
     except OurFault:
         logger.exception("%s %s", request.method, request.path)
-        return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE, "the coordinator is in trouble, see its log")
+        return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE, "this server is in trouble, see its log")
     except ConnectionError as error:
         logger.info("%s %s: caller went away: %s", request.method, request.path, error)
         return web.Response(status=CALLER_LEFT)
     except Exception:  # a bug here must not show its insides to a stranger, nor stop the service
         logger.exception("%s %s", request.method, request.path)
-        return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, UNAVAILABLE, "the coordinator has a bug, see its log")
+        return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, UNAVAILABLE, "this server has a bug, see its log")
 
 
 def _status(reason: str) -> HTTPStatus:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
-from farflung.coordinator.limits import provider_of
+from farflung.api.server.limits import provider_of
 
 logger = logging.getLogger(__name__)
 

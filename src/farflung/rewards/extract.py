@@ -1,9 +1,9 @@
 r"""Where in a completion the final answer stands.
 
     answer       the text after the thinking part, and there the last mark of the first kind that occurs:
-    \boxed{x}    braces balanced, `\{` and `\}` count as text; also `\boxed x`
+    \boxed{x}    braces balanced, `\{` and `\}` count as text; also `\boxed x`, and `\fbox` the same
     #### x       to the end of the line
-    answer is x  to the end of the line, case ignored, without a closing full stop
+    answer is x  to the end of the sentence or line, case ignored, without a closing full stop; also `answer: x`
 
 A thinking part that was opened and never closed has no answer: a number in it is a thought, not a claim. The last mark
 wins even if it is cut short (then there is no answer), since an earlier one was superseded. Without a mark there is no
@@ -17,10 +17,11 @@ THINK_OPEN = "<think>"
 THINK_CLOSE = "</think>"
 ANSWER_OPEN = "<answer>"
 ANSWER_CLOSE = "</answer>"
-BOX = "\\boxed"
+BOXES = ("\\boxed", "\\fbox")
 HASH_MARK = "####"
 
-_ANSWER_IS = re.compile(r"\banswer\s+is\b[ \t]*:?", re.IGNORECASE)
+_ANSWER_IS = re.compile(r"\banswer(?:[ \t]{1,8}is\b[ \t]{0,8}:?|[ \t]{0,8}:)[ \t]{0,8}(?:\*\*)?", re.IGNORECASE)
+_END_OF_SENTENCE = re.compile(r"[.!][ \t]+[A-Z]|\*\*|\n")
 
 
 def final_answer(text: str) -> str | None:
@@ -28,11 +29,22 @@ def final_answer(text: str) -> str | None:
     spoken = after_thinking(text)
     if spoken is None:
         return None
-    if BOX in spoken:
+    if any(box in spoken for box in BOXES):
         return boxed(spoken)
     if HASH_MARK in spoken:
         return _to_end_of_line(spoken, spoken.rindex(HASH_MARK) + len(HASH_MARK))
     return _after_answer_is(spoken)
+
+
+def has_mark(text: str) -> bool:
+    """Whether `final_answer` has anything to look for in `text`: a thinking part or a mark of an answer."""
+    return (
+        THINK_OPEN in text
+        or THINK_CLOSE in text
+        or any(box in text for box in BOXES)
+        or HASH_MARK in text
+        or _ANSWER_IS.search(text) is not None
+    )
 
 
 def after_thinking(text: str) -> str | None:
@@ -42,11 +54,11 @@ def after_thinking(text: str) -> str | None:
 
 
 def boxed(text: str) -> str | None:
-    r"""Content of the last `\boxed{...}` or `\boxed x`, stripped; None if there is none, it is cut short, or blank."""
-    start = text.rfind(BOX)
+    r"""Content of the last `\boxed{...}`, `\boxed x` or `\fbox{...}`, stripped; None if none, cut short, or blank."""
+    start, box = max((text.rfind(box), box) for box in BOXES)
     if start < 0:
         return None
-    rest = text[start + len(BOX) :].lstrip()
+    rest = text[start + len(box) :].lstrip()
     if not rest.startswith("{"):
         words = rest.split(maxsplit=1)
         return words[0].rstrip("$.,") or None if words else None
@@ -83,9 +95,13 @@ def _after_answer_is(text: str) -> str | None:
     last = None
     for last in _ANSWER_IS.finditer(text):  # noqa: B007 - the loop variable is the result
         pass
-    return None if last is None else _to_end_of_line(text, last.end(), drop=".")
+    if last is None:
+        return None
+    end = _END_OF_SENTENCE.search(text, last.end())
+    claim = text[last.end() : end.start() if end else len(text)]
+    return claim.strip().rstrip(".").rstrip() or None
 
 
-def _to_end_of_line(text: str, start: int, drop: str = "") -> str | None:
+def _to_end_of_line(text: str, start: int) -> str | None:
     line, _, _ = text[start:].partition("\n")
-    return line.strip().rstrip(drop).rstrip() or None if drop else line.strip() or None
+    return line.strip() or None

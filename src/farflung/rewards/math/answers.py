@@ -1,0 +1,255 @@
+r"""Grammar of a whole answer: tokens -> tree.
+
+    answer    relation (( , | ; | and | or ) relation)*
+    relation  sets (( = | < | \le | \in | ... ) sets)*
+    sets      quantity (( \cup | \cap | \setminus ) quantity)*
+    quantity  sum [ unit ] | sum : sum | { items } | { x | relation }
+
+Arithmetic is `expressions`. A text of words only is one text answer. This module computes nothing.
+"""
+
+from farflung.rewards.math.cursor import Cursor
+from farflung.rewards.math.expressions import parse_sum
+from farflung.rewards.math.limits import MAX_ITEMS, NotExact, OverLimits
+from farflung.rewards.math.spelling import normalize
+from farflung.rewards.math.syntax import (
+    Builder,
+    Group,
+    Listing,
+    Node,
+    Number,
+    Product,
+    Quantity,
+    Ratio,
+    Relation,
+    SetOperation,
+    Words,
+)
+from farflung.rewards.math.tokens import Token, TokenKind, tokenize
+from farflung.rewards.math.units import (
+    MAX_UNIT_WORDS,
+    MULTIPLIERS,
+    canonical_unit,
+    canonical_word,
+    is_unit_word,
+    may_name_a_unit,
+)
+
+_SIGNS = {
+    "=": "=",
+    "equiv": "=",
+    "<": "<",
+    ">": ">",
+    "<=": "<=",
+    "le": "<=",
+    ">=": ">=",
+    "ge": ">=",
+    "!=": "!=",
+    "ne": "!=",
+    "in": "in",
+    "approx": "~",
+    "sim": "~",
+}
+_SET_OPERATIONS = {"cup": "union", "cap": "intersection", "setminus": "difference"}
+_SEPARATORS = (",", ";", "and", "or", "vee", "wedge")
+_SEPARATOR_NAMES = {"vee": "or", "wedge": "and", ";": ","}
+_WORD_MARKS = frozenset(("-", "'", ".", ",", '"', "and", "or", "in", "(", ")", "!", "?", "/"))
+
+
+def parse_answer(text: str) -> Node:
+    """The tree of an answer; raises NotExact where the grammar does not know it, OverLimits."""
+    tokens = tokenize(normalize(text))
+    if not tokens:
+        raise NotExact("nothing there")
+    if _is_words(tokens):
+        return Words(_joined(tokens))
+    cursor = Cursor(_with_set_braces(tokens))
+    node = _listing(cursor)
+    if cursor.peek().kind is not TokenKind.END:
+        raise NotExact(f"unexpected {cursor.peek().text[:20]}")
+    return node
+
+
+def _is_words(tokens: list[Token]) -> bool:
+    """Whether all of it is words, at least one of them longer than a letter."""
+    has_word = False
+    for token in tokens:
+        if token.kind is TokenKind.WORD:
+            has_word = True
+        elif token.kind is TokenKind.NAME:
+            if not (token.is_text or len(token.text) == 1):
+                return False
+        elif token.text not in _WORD_MARKS:
+            return False
+    return has_word
+
+
+def _with_set_braces(tokens: list[Token]) -> list[Token]:
+    r"""Plain braces round the whole text with a comma in them are those of a set: `{1, 2}`."""
+    if tokens[0].text != "{" or tokens[-1].text != "}":
+        return tokens
+    depth = 0
+    has_comma = False
+    for index, token in enumerate(tokens):
+        depth += (token.text == "{") - (token.text == "}")
+        has_comma |= depth == 1 and token.text == ","
+        if depth == 0 and index < len(tokens) - 1:
+            return tokens
+    if not has_comma:
+        return tokens
+    return [tokens[0]._replace(text=r"\{"), *tokens[1:-1], tokens[-1]._replace(text=r"\}")]
+
+
+def _joined(tokens: list[Token]) -> str:
+    text = "".join((" " if token.is_spaced else "") + token.text for token in tokens)
+    return " ".join(text.split())
+
+
+def _listing(cursor: Cursor) -> Node:
+    items = [_relation(cursor)]
+    separators = set()
+    while cursor.at(*_SEPARATORS):
+        separator = cursor.advance().text
+        if separator == "," and cursor.at("and", "or"):
+            separator = cursor.advance().text
+        separators.add(_SEPARATOR_NAMES.get(separator, separator))
+        if len(items) > MAX_ITEMS:
+            raise OverLimits("too many items")
+        items.append(_relation(cursor))
+    if len(items) == 1:
+        return items[0]
+    strong = separators - {","}
+    return Listing(tuple(items), strong.pop() if len(strong) == 1 else ",")
+
+
+def _relation(cursor: Cursor) -> Node:
+    terms = [_sets(cursor)]
+    signs = []
+    while (sign := cursor.peek().text) in _SIGNS and cursor.at(sign):
+        cursor.advance()
+        signs.append(_SIGNS[sign])
+        terms.append(_sets(cursor))
+    return Relation(tuple(terms), tuple(signs)) if signs else terms[0]
+
+
+def _sets(cursor: Cursor) -> Node:
+    node = _quantity(cursor)
+    depth = 0
+    while True:
+        if cursor.at(*_SET_OPERATIONS):
+            operation = _SET_OPERATIONS[cursor.advance().text]
+        elif (
+            isinstance(node, Group | SetOperation) and cursor.peek().text in ("U", "u") and cursor.peek(1).text in "(["
+        ):
+            cursor.advance()
+            operation = "union"
+        else:
+            return node
+        depth += 1
+        cursor.check_depth(depth)
+        node = SetOperation(operation, node, _quantity(cursor))
+
+
+def _quantity(cursor: Cursor) -> Node:
+    if cursor.at(r"\{"):
+        return _set(cursor)
+    start = cursor.peek()
+    if start.kind is TokenKind.WORD:
+        return Words(_words(cursor))
+    value = parse_sum(cursor)
+    if cursor.at(":"):
+        terms = [value]
+        while cursor.take(":"):
+            terms.append(parse_sum(cursor))
+        return Ratio(tuple(terms))
+    multiplier = MULTIPLIERS.get(cursor.peek().text.lower()) if cursor.peek().kind is TokenKind.WORD else None
+    if multiplier is not None:
+        cursor.advance()
+        value = (
+            Quantity(Product((value.value, Number(multiplier))), value.unit)
+            if isinstance(value, Quantity)
+            else Product((value, Number(multiplier)))
+        )
+    unit = _unit(cursor)
+    if unit == "":
+        return value
+    if isinstance(value, Quantity) and value.unit != unit:
+        raise NotExact("two units")
+    return Quantity(value.value if isinstance(value, Quantity) else value, unit)
+
+
+def _set(cursor: Cursor) -> Node:
+    cursor.expect(r"\{")
+    items: list[Node] = []
+    with cursor.nested():
+        if cursor.take(r"\}"):
+            return Group(r"\{", (), r"\}")
+        items.append(_relation(cursor))
+        if cursor.take("|", "mid", ":"):
+            condition = _listing(cursor)
+            cursor.expect(r"\}")
+            return Builder(items[0], condition)
+        while cursor.take(",", ";"):
+            if len(items) > MAX_ITEMS:
+                raise OverLimits("too many items")
+            items.append(_relation(cursor))
+        cursor.expect(r"\}")
+    return Group(r"\{", tuple(items), r"\}")
+
+
+def _words(cursor: Cursor) -> str:
+    found = []
+    while cursor.peek().kind is TokenKind.WORD:
+        found.append(cursor.advance().text)
+    return " ".join(found)
+
+
+def _unit(cursor: Cursor) -> str:
+    """The unit at the cursor in canonical spelling, "" if there is none; raises NotExact for other words there."""
+    powers: dict[str, int] = {}
+    direction = 1
+    dimension = 1
+    num_words = 0
+    while _starts_unit(cursor):
+        word = cursor.advance().text
+        num_words += 1
+        if num_words > MAX_UNIT_WORDS + 1:
+            raise NotExact("too many words for a unit")
+        if word.lower() == "per":
+            direction = -1
+            continue
+        if word.lower() in ("square", "cubic", "sq", "cu"):
+            dimension = 2 if word.lower() in ("square", "sq") else 3
+            continue
+        if not may_name_a_unit(word):
+            raise NotExact("a word that names no unit")
+        name = canonical_word(word)
+        powers[name] = powers.get(name, 0) + direction * dimension * _unit_exponent(cursor)
+        dimension = 1
+        if cursor.take("/"):
+            direction = -1
+        else:
+            cursor.take("*", "cdot")
+    return canonical_unit(powers)
+
+
+def _starts_unit(cursor: Cursor) -> bool:
+    token = cursor.peek()
+    if token.kind is TokenKind.WORD:
+        return True
+    if cursor.at("in"):  # inches, where nothing follows that one could be in
+        return cursor.peek(1).kind is TokenKind.END or cursor.peek(1).text == "^"
+    return token.kind is TokenKind.NAME and token.is_text and is_unit_word(token.text)
+
+
+def _unit_exponent(cursor: Cursor) -> int:
+    if not cursor.take("^"):
+        return 1
+    is_braced = cursor.take("{")
+    sign = -1 if cursor.take("-") else 1
+    token = cursor.advance()
+    if token.kind is not TokenKind.NUMBER or token.text not in ("1", "2", "3", "4"):
+        raise NotExact("a power of a unit")
+    if is_braced:
+        cursor.expect("}")
+    return sign * int(token.text)

@@ -1,0 +1,335 @@
+"""Whether two values are equal: True, False, or None where these rules cannot tell.
+
+Kinds that have a common meaning are brought together first (an inequality and an interval, a list and a set, a named
+value and a bare one); then each kind has its rule. A comparison is symmetric in its values except for the relative
+tolerance, which is a share of the reference.
+"""
+
+from collections import Counter
+from fractions import Fraction
+
+from farflung.rewards.math import polynomial, scalar, sets
+from farflung.rewards.math.limits import Budget
+from farflung.rewards.math.policy import MathPolicy, OrderPolicy
+from farflung.rewards.math.quantities import compare_measured, compare_scalars
+from farflung.rewards.math.relations import as_interval
+from farflung.rewards.math.scalar import Scalar
+from farflung.rewards.math.text_answers import choice_letter, same_text
+from farflung.rewards.math.values import (
+    Assigned,
+    Bound,
+    Collection,
+    Equation,
+    Gap,
+    Infinite,
+    Interval,
+    MatrixOf,
+    Measured,
+    NumberSet,
+    Numeral,
+    Proportion,
+    RealSet,
+    Sequence,
+    Text,
+    Value,
+)
+
+_NUMBERS = (Scalar, Measured)
+
+
+def compare(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> bool | None:
+    """Whether `answer` is equal to `gold`; raises OverLimits."""
+    budget.spend()
+    if isinstance(gold, Assigned) or isinstance(answer, Assigned):
+        return _compare_assigned(gold, answer, policy, budget)
+    gold, answer = _unwrapped(gold), _unwrapped(answer)
+    match gold, answer:
+        case (Scalar(), Scalar()):
+            return compare_scalars(gold, answer, policy, budget)
+        case (Scalar() | Measured(), Scalar() | Measured()):
+            return compare_measured(gold, answer, policy, budget)
+        case (Text(), Text()):
+            return same_text(gold.words, answer.words, with_case=policy.text_case)
+        case (Collection(), Collection()):
+            return _compare_collections(gold, answer, policy, budget)
+        case (Sequence(), Sequence()):
+            return _compare_sequences(gold, answer, policy, budget)
+        case (RealSet(), RealSet() | Sequence() | Collection()) | (Sequence() | Collection(), RealSet()):
+            return _compare_real_sets(gold, answer, policy, budget)
+        case (MatrixOf(), MatrixOf()):
+            return _compare_matrices(gold, answer, policy, budget)
+        case (Equation(), Equation()):
+            return _compare_equations(gold.difference, answer.difference, budget)
+        case (Proportion(), Proportion()):
+            return _compare_proportions(gold.terms, answer.terms, budget)
+        case (Infinite(), Infinite()) | (NumberSet(), NumberSet()) | (Gap(), Gap()):
+            return gold == answer
+        case (Numeral(), Numeral()):
+            return gold.value == answer.value if gold.base == answer.base else None
+    return _compare_kinds(gold, answer)
+
+
+def _unwrapped(value: Value) -> Value:
+    """A bare list of one item is the item."""
+    if isinstance(value, Collection) and not value.is_set and len(value.items) == 1:
+        return value.items[0]
+    return value
+
+
+def _compare_kinds(gold: Value, answer: Value) -> bool | None:
+    """Values of different kinds: most pairs are sure to differ, some depend on what was asked."""
+    if isinstance(gold, Text) or isinstance(answer, Text):
+        return _compare_with_text(gold, answer)
+    for one, other in ((gold, answer), (answer, gold)):
+        if isinstance(one, Collection) and one.is_set and len(one.items) == 1:
+            return None  # {5} and 5
+        if isinstance(one, Sequence) and isinstance(other, Collection | MatrixOf):
+            return False if isinstance(other, Collection) and other.is_set else None  # (1,2) and 1, 2, or a column
+        if isinstance(one, Numeral | Proportion) and isinstance(other, Scalar):
+            return None  # 101_2 and 101, 3:4 and 3/4
+        if isinstance(one, MatrixOf) and one.is_determinant and isinstance(other, Scalar):
+            return None
+        if isinstance(one, Equation) and isinstance(other, Scalar):
+            return None  # x + y = 5 and 5
+        if isinstance(one, NumberSet) and isinstance(other, Scalar | Measured | Sequence):
+            return False
+        if isinstance(one, NumberSet):
+            return None
+    return False
+
+
+def _compare_with_text(gold: Value, answer: Value) -> bool | None:
+    """Words beside something else: a letter of a multiple choice may be either."""
+    letters = []
+    for value in (gold, answer):
+        name = _variable_name(value) if isinstance(value, Scalar) else None
+        words = value.words if isinstance(value, Text) else name
+        letters.append(None if words is None else choice_letter(words))
+    if None not in letters:
+        return letters[0] == letters[1]
+    text = gold if isinstance(gold, Text) else answer
+    other = answer if isinstance(gold, Text) else gold
+    is_refusal = isinstance(text, Text) and text.words.lower() in _REFUSALS
+    return False if is_refusal and isinstance(other, Scalar | Measured | Sequence) else None
+
+
+_REFUSALS = frozenset(
+    ("no solution", "no solutions", "none", "does not exist", "dne", "undefined", "yes", "no", "true", "false")
+)
+
+
+def _variable_name(value: Scalar) -> str | None:
+    names = scalar.variables(value)
+    return next(iter(names)) if len(names) == 1 and value == scalar.variable(next(iter(names))) else None
+
+
+def _compare_assigned(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> bool | None:
+    if isinstance(gold, Assigned) and isinstance(answer, Assigned):
+        if gold.names == answer.names:
+            return compare(gold.value, answer.value, policy, budget)
+        if gold.difference is not None and answer.difference is not None:
+            return _compare_equations(gold.difference, answer.difference, budget)
+        return None
+    named, bare = (gold, answer) if isinstance(gold, Assigned) else (answer, gold)
+    assert isinstance(named, Assigned)
+    if isinstance(bare, Equation):
+        return None if named.difference is None else _compare_equations(named.difference, bare.difference, budget)
+    if isinstance(bare, RealSet) and bare.variable is not None:
+        return False if isinstance(named.value, Scalar) else None  # x = 3 and x > 3
+    if not policy.drop_left_side:
+        return False
+    if isinstance(gold, Assigned):
+        return compare(gold.value, answer, policy, budget)
+    assert isinstance(answer, Assigned)
+    return compare(gold, answer.value, policy, budget)
+
+
+def _compare_collections(gold: Collection, answer: Collection, policy: MathPolicy, budget: Budget) -> bool | None:
+    if gold.has_gap or answer.has_gap:
+        return _compare_with_gaps(gold, answer, policy, budget)
+    if policy.bare_lists is OrderPolicy.FIXED and not (gold.is_set and answer.is_set):
+        if gold.is_set != answer.is_set:
+            return False
+        return _compare_in_order(gold.items, answer.items, policy, budget)
+    as_set = gold.is_set or answer.is_set
+    if not (policy.absolute_tolerance or policy.relative_tolerance or policy.significant_figures):
+        gold_numbers, answer_numbers = _rational_items(gold), _rational_items(answer)
+        if gold_numbers is not None and answer_numbers is not None:
+            if as_set:
+                return set(gold_numbers) == set(answer_numbers)
+            return gold_numbers == answer_numbers
+    return _matched(list(gold.items), list(answer.items), policy, budget, as_set=as_set)
+
+
+def _rational_items(value: Collection) -> Counter[polynomial.Rational] | None:
+    counts: Counter[polynomial.Rational] = Counter()
+    for item in value.items:
+        number = scalar.as_rational(item) if isinstance(item, Scalar) else None
+        if number is None:
+            return None
+        counts[number] += 1
+    return counts
+
+
+def _matched(
+    gold: list[Value], answer: list[Value], policy: MathPolicy, budget: Budget, *, as_set: bool
+) -> bool | None:
+    """Match each item with an equal one on the other side; in a set one partner may serve several."""
+    is_unsure = False
+    left_over = list(answer)
+    used: list[Value] = []
+    for item in gold:
+        verdicts = [compare(item, other, policy, budget) for other in left_over]
+        if True in verdicts:
+            used.append(left_over.pop(verdicts.index(True)))
+            continue
+        repeated = as_set and any(compare(item, other, policy, budget) for other in used)
+        if not repeated:
+            if None not in verdicts:
+                return False
+            is_unsure = True
+    if as_set:
+        left_over = [item for item in left_over if not any(compare(item, other, policy, budget) for other in used)]
+    if left_over and not is_unsure:
+        return False
+    return None if is_unsure else True
+
+
+def _compare_with_gaps(gold: Collection, answer: Collection, policy: MathPolicy, budget: Budget) -> bool | None:
+    """Lists with an ellipsis are equal as written or not known to be; other ends, or another first step, differ."""
+    if gold.has_gap != answer.has_gap:
+        return False
+    if _compare_in_order(gold.items, answer.items, policy, budget):
+        return True
+    for index in (0, -1):
+        if compare(gold.items[index], answer.items[index], policy, budget) is False:
+            return False
+    return None
+
+
+def _compare_in_order(
+    gold: tuple[Value, ...], answer: tuple[Value, ...], policy: MathPolicy, budget: Budget
+) -> bool | None:
+    if len(gold) != len(answer):
+        return False
+    return _all_of([compare(one, other, policy, budget) for one, other in zip(gold, answer, strict=True)])
+
+
+def _all_of(verdicts: list[bool | None]) -> bool | None:
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True
+
+
+def _compare_sequences(gold: Sequence, answer: Sequence, policy: MathPolicy, budget: Budget) -> bool | None:
+    if (gold.opening, gold.closing) != (answer.opening, answer.closing):
+        return False
+    return _compare_in_order(gold.items, answer.items, policy, budget)
+
+
+def _compare_real_sets(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> bool | None:
+    one, other = _as_real_set(gold), _as_real_set(answer)
+    if one is None or other is None:
+        return False
+    if not policy.intervals_as_inequalities and (one.variable is None) != (other.variable is None):
+        return False
+    verdict = _compare_intervals(one.intervals, other.intervals, policy, budget)
+    has_other_name = None not in (one.variable, other.variable) and one.variable != other.variable
+    return None if verdict and has_other_name else verdict
+
+
+def _as_real_set(value: Value) -> RealSet | None:
+    if isinstance(value, RealSet):
+        return value
+    if isinstance(value, Sequence):
+        return as_interval(value)
+    if isinstance(value, Collection) and all(isinstance(item, Scalar) for item in value.items) and value.is_set:
+        return RealSet(sets.canonical(sets.point(item) for item in value.items if isinstance(item, Scalar)))
+    return None
+
+
+def _compare_intervals(
+    gold: tuple[Interval, ...], answer: tuple[Interval, ...], policy: MathPolicy, budget: Budget
+) -> bool | None:
+    is_canonical = all(sets.is_rational(part) for part in (*gold, *answer))
+    if len(gold) != len(answer):
+        return False if is_canonical or {len(gold), len(answer)} == {0, 1} else None
+    left_over = list(answer)
+    verdict: bool | None = True
+    for part in gold:
+        verdicts = [_compare_interval(part, other, policy, budget) for other in left_over]
+        if True in verdicts:
+            left_over.pop(verdicts.index(True))
+        elif len(gold) == 1 or is_canonical:
+            return verdicts[0] if len(gold) == 1 else _all_of([verdict, False])
+        else:
+            verdict = None
+    return verdict
+
+
+def _compare_interval(gold: Interval, answer: Interval, policy: MathPolicy, budget: Budget) -> bool | None:
+    if (gold.is_low_closed, gold.is_high_closed) != (answer.is_low_closed, answer.is_high_closed):
+        return False
+    return _all_of(
+        [
+            _compare_ends(gold.low, answer.low, policy, budget),
+            _compare_ends(gold.high, answer.high, policy, budget),
+        ]
+    )
+
+
+def _compare_ends(gold: Bound, answer: Bound, policy: MathPolicy, budget: Budget) -> bool | None:
+    if isinstance(gold, Scalar) and isinstance(answer, Scalar):
+        return compare_scalars(gold, answer, policy, budget)
+    return gold == answer
+
+
+def _compare_matrices(gold: MatrixOf, answer: MatrixOf, policy: MathPolicy, budget: Budget) -> bool | None:
+    if gold.is_determinant != answer.is_determinant or len(gold.rows) != len(answer.rows):
+        return False
+    if len(gold.rows[0]) != len(answer.rows[0]):
+        return False
+    return _all_of(
+        [
+            compare_scalars(one, other, policy, budget)
+            for left, right in zip(gold.rows, answer.rows, strict=True)
+            for one, other in zip(left, right, strict=True)
+        ]
+    )
+
+
+def _compare_equations(gold: Scalar, answer: Scalar, budget: Budget) -> bool | None:
+    """Equations with proportional sides are equal; linear ones that are not proportional differ."""
+    one, other = gold.numerator, answer.numerator
+    if not one or not other:
+        return True if one == other else None
+    if one.keys() == other.keys():
+        monomial = next(iter(one))
+        scaled = polynomial.scale(other, Fraction(one[monomial]) / other[monomial], budget)
+        if scaled == one and gold.denominator == answer.denominator:
+            return True
+    return False if _is_linear(gold) and _is_linear(answer) else None
+
+
+def _is_linear(value: Scalar) -> bool:
+    return (
+        value.denominator == polynomial.ONE
+        and all(
+            len(monomial) == 0 or (len(monomial) == 1 and all(count == 1 for _, count in monomial))
+            for monomial in value.numerator
+        )
+        and all(atom.kind is polynomial.Kind.VARIABLE for atom in polynomial.atoms(value.numerator))
+    )
+
+
+def _compare_proportions(gold: tuple[Scalar, ...], answer: tuple[Scalar, ...], budget: Budget) -> bool | None:
+    """a : b = c : d where a*d = b*c."""
+    if len(gold) != len(answer):
+        return False
+    for one, other in zip(gold[1:], answer[1:], strict=True):
+        left = scalar.multiply(gold[0], other, budget)
+        right = scalar.multiply(answer[0], one, budget)
+        difference = scalar.subtract(left, right, budget)
+        if not scalar.is_zero(difference):
+            return False if scalar.is_proven(difference) else None
+    return True

@@ -1,0 +1,433 @@
+r"""Grammar of arithmetic: tokens -> tree.
+
+    sum      [+-\pm] product ([+-\pm] product)*
+    product  power (( * | / | \cdot | nothing ) power)*
+    power    primary ( ^ argument | _ argument | ! | % | ^\circ )*
+    primary  number | name | ( items ) | \frac{}{} | \sqrt[]{} | function | |sum| | \begin{matrix}
+
+`1/2x` is (1/2)x, since division goes from left to right; `1/xy` is refused as ambiguous. `2^10` takes the whole number,
+as people write it, although LaTeX would take one digit. This module knows no relations, lists or units of lengths.
+"""
+
+from farflung.rewards.math.cursor import Cursor
+from farflung.rewards.math.limits import MAX_ITEMS, NotExact, OverLimits
+from farflung.rewards.math.syntax import (
+    Call,
+    Dots,
+    Group,
+    InBase,
+    Matrix,
+    Mixed,
+    Name,
+    Negative,
+    Node,
+    Number,
+    PlusMinus,
+    Power,
+    Product,
+    Quantity,
+    Quotient,
+    Sum,
+)
+from farflung.rewards.math.tokens import Token, TokenKind, number_value
+
+_CLOSING = {"(": (")", "]"), "[": ("]", ")"), "{": ("}",), r"\{": (r"\}",), "langle": ("rangle",)}
+_TIMES = ("*", "cdot", "times")
+_PREFIX_CURRENCIES = {r"\$": "$", "euro": "euro", "pounds": "pound sterling"}
+_FUNCTION_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "binom": "binomial"}
+_INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
+_NAMED_FUNCTIONS = ("f", "g", "h", "P", "p", "F", "G")
+_ACCENTS = ("vec", "hat", "bar", "overline", "tilde", "overrightarrow", "widehat", "mathcal", "bm", "boldsymbol")
+_MATRICES = {"matrix": "[", "pmatrix": "[", "bmatrix": "[", "array": "[", "smallmatrix": "[", "vmatrix": "|"}
+_PREFIX_COMMANDS = ("frac", "lfloor", "lceil", "langle", "begin", "ldots", "angle", "triangle", *_ACCENTS)
+
+
+def parse_sum(cursor: Cursor) -> Node:
+    """Terms up to the first token that belongs to none."""
+    with cursor.nested():
+        terms = [_term(cursor)]
+        while cursor.at("+", "-", "pm", "mp"):
+            terms.append(_term(cursor))
+    return terms[0] if len(terms) == 1 else Sum(tuple(terms))
+
+
+def _term(cursor: Cursor) -> Node:
+    """A product with the signs before it."""
+    is_negative = False
+    plus_minus: bool | None = None
+    while cursor.at("+", "-", "pm", "mp"):
+        sign = cursor.advance().text
+        if sign == "-":
+            is_negative = not is_negative
+        elif sign != "+":
+            if plus_minus is not None:
+                raise NotExact("two plus-minus signs in a row")
+            plus_minus = sign == "mp"
+    node = _product(cursor)
+    if is_negative:
+        node = Negative(node)
+    return node if plus_minus is None else PlusMinus(node, is_flipped=plus_minus)
+
+
+def _product(cursor: Cursor) -> Node:
+    factors = [_power(cursor)]
+    has_symbolic_divisor = False
+    while True:
+        if cursor.take(*_TIMES):
+            factors.append(_signed_power(cursor))
+            has_symbolic_divisor = False
+        elif cursor.take("/"):
+            divisor = _signed_power(cursor)
+            dividend = factors[0] if len(factors) == 1 else Product(tuple(factors))
+            mixed = _mixed_of_quotient(factors, divisor)
+            factors = [mixed or Quotient(dividend, divisor)]
+            cursor.check_depth(_left_depth(factors[0]))
+            has_symbolic_divisor = not isinstance(divisor, Number)
+        elif _starts_factor(cursor):
+            if has_symbolic_divisor:
+                raise NotExact("ambiguous division")
+            factor = _power(cursor)
+            mixed = _mixed(factors[-1], factor)
+            if mixed is not None:
+                factors[-1] = mixed
+            else:
+                factors.append(factor)
+        else:
+            break
+    return factors[0] if len(factors) == 1 else Product(tuple(factors))
+
+
+def _left_depth(node: Node) -> int:
+    depth = 0
+    while isinstance(node, Quotient):
+        depth += 1
+        node = node.numerator
+    return depth
+
+
+def _mixed(whole: Node, fraction: Node) -> Mixed | None:
+    r"""`1\frac12`: the fraction must be of two integers and proper, else it is a product."""
+    if not (isinstance(whole, Number) and isinstance(whole.value, int) and isinstance(fraction, Quotient)):
+        return None
+    top, bottom = fraction.numerator, fraction.denominator
+    if not (isinstance(top, Number) and isinstance(bottom, Number)):
+        return None
+    if not (isinstance(top.value, int) and isinstance(bottom.value, int) and 0 < top.value < bottom.value):
+        return None
+    return Mixed(whole, fraction)
+
+
+def _mixed_of_quotient(factors: list[Node], divisor: Node) -> Mixed | None:
+    """`1 1/2`: two numbers side by side, then the slash."""
+    if len(factors) == 2 and isinstance(factors[0], Number) and isinstance(factors[1], Number):
+        mixed = _mixed(factors[0], Quotient(factors[1], divisor))
+        if mixed is None:
+            raise NotExact("two numbers side by side")
+        return mixed
+    return None
+
+
+def _starts_factor(cursor: Cursor) -> bool:
+    """Whether the next token continues the product without an operator."""
+    token = cursor.peek()
+    if token.kind is TokenKind.NAME:
+        return not token.is_text
+    if token.kind is TokenKind.FUNCTION:
+        return True
+    if token.kind is TokenKind.NUMBER:
+        return token.is_spaced and cursor.peek(1).text == "/"  # 1 1/2
+    return cursor.at("(", "{", *_PREFIX_COMMANDS[:3])
+
+
+def _signed_power(cursor: Cursor) -> Node:
+    is_negative = False
+    while cursor.at("+", "-"):
+        is_negative ^= cursor.advance().text == "-"
+    node = _power(cursor)
+    return Negative(node) if is_negative else node
+
+
+def _power(cursor: Cursor) -> Node:
+    node = _primary(cursor)
+    depth = 0
+    while True:
+        if cursor.at("^"):
+            if cursor.peek(1).text == "circ":
+                cursor.advance()
+                cursor.advance()
+                node = Quantity(node, "deg")
+            else:
+                cursor.advance()
+                node = _raised(cursor, node)
+        elif cursor.at("!"):
+            cursor.advance()
+            node = Call("factorial", (node,))
+        elif cursor.at("%"):
+            cursor.advance()
+            node = Quantity(node, "%")
+        elif cursor.at("_"):
+            cursor.advance()
+            node = _subscripted(cursor, node)
+        elif cursor.at("'") and isinstance(node, Name):
+            cursor.advance()
+            node = Name(node.text + "'")
+        else:
+            return node
+        depth += 1
+        cursor.check_depth(depth)
+
+
+def _raised(cursor: Cursor, base: Node) -> Node:
+    with cursor.nested():
+        if cursor.at("-", "+"):
+            return Power(base, _signed_power(cursor))
+        if cursor.at("{"):
+            exponent = _braced(cursor)
+            if exponent is None:
+                raise NotExact("empty exponent")
+            if exponent == Name("circ"):
+                return Quantity(base, "deg")
+        elif cursor.peek().kind is TokenKind.NUMBER:
+            exponent = Number(number_value(cursor.advance().text))
+        else:
+            exponent = _primary(cursor)
+        if cursor.at("^"):  # a^b^c = a^(b^c)
+            cursor.advance()
+            exponent = _raised(cursor, exponent)
+        return Power(base, exponent)
+
+
+def _subscripted(cursor: Cursor, base: Node) -> Node:
+    token = cursor.peek()
+    if cursor.take("{"):
+        label = ""
+        while not cursor.at("}"):
+            token = cursor.advance()
+            if token.kind in (TokenKind.END, TokenKind.COMMAND) or token.text in ("{", "^", "_"):
+                raise NotExact("a subscript that is no label")
+            label += token.text
+        cursor.advance()
+    elif token.kind in (TokenKind.NUMBER, TokenKind.NAME, TokenKind.WORD):
+        label = cursor.advance().text
+    else:
+        raise NotExact("a subscript that is no label")
+    if isinstance(base, Name):
+        return Name(f"{base.text}_{label}")
+    if isinstance(base, Number) and isinstance(base.value, int) and label.isdigit() and 2 <= int(label[:3]) <= 36:
+        return InBase(str(base.value), int(label[:3]))
+    raise NotExact("a subscript of an expression")
+
+
+def _primary(cursor: Cursor) -> Node:
+    token = cursor.peek()
+    if token.kind is TokenKind.NUMBER:
+        cursor.advance()
+        return Number(number_value(token.text))
+    if token.kind is TokenKind.NAME:
+        cursor.advance()
+        if token.text in _NAMED_FUNCTIONS and cursor.at("("):
+            return Call(token.text, _arguments(cursor))
+        return Name(token.text)
+    if token.kind is TokenKind.FUNCTION:
+        with cursor.nested():
+            return _function(cursor)
+    if token.kind is TokenKind.SYMBOL:
+        return _bracketed(cursor, token)
+    if token.kind is TokenKind.COMMAND:
+        with cursor.nested():
+            return _command(cursor, token.text)
+    raise NotExact("a word in a formula" if token.kind is TokenKind.WORD else "the text ends too early")
+
+
+def _bracketed(cursor: Cursor, token: Token) -> Node:
+    if cursor.at("{"):
+        inner = _braced(cursor)
+        if inner is None:
+            raise NotExact("empty braces")
+        return inner
+    if cursor.at("(", "[", r"\{"):
+        return parse_group(cursor)
+    if cursor.take("|"):
+        inner = parse_sum(cursor)
+        cursor.expect("|")
+        return Call("abs", (inner,))
+    if cursor.take("..."):
+        return Dots()
+    if cursor.take(r"\$"):
+        return Quantity(_power(cursor), "$")
+    raise NotExact(f"unexpected {token.text}")
+
+
+def _command(cursor: Cursor, text: str) -> Node:
+    cursor.advance()
+    if text == "frac":
+        numerator = parse_argument(cursor)
+        return Quotient(numerator, parse_argument(cursor))
+    if text in ("lfloor", "lceil"):
+        inner = parse_sum(cursor)
+        cursor.expect("r" + text[1:])
+        return Call({"lfloor": "floor", "lceil": "ceil"}[text], (inner,))
+    if text == "langle":
+        return _items(cursor, "langle")
+    if text == "begin":
+        return _matrix(cursor)
+    if text == "ldots":
+        return Dots()
+    if text in ("circ", "emptyset"):
+        return Name(text)
+    if text in _PREFIX_CURRENCIES:
+        return Quantity(_power(cursor), _PREFIX_CURRENCIES[text])
+    if text in ("angle", "triangle", *_ACCENTS):
+        inner = parse_argument(cursor)
+        return Name(f"{text} {_label(inner)}")
+    raise NotExact(f"unknown command {text[:20]}")
+
+
+def _label(node: Node) -> str:
+    """A name under an accent: letters only."""
+    if isinstance(node, Name):
+        return node.text
+    if isinstance(node, Product) and all(isinstance(factor, Name) for factor in node.factors):
+        return " ".join(factor.text for factor in node.factors if isinstance(factor, Name))
+    raise NotExact("an accent over an expression")
+
+
+def _braced(cursor: Cursor) -> Node | None:
+    r"""`{sum}` or `{a \over b}`; None for empty braces."""
+    cursor.expect("{")
+    if cursor.take("}"):
+        return None
+    with cursor.nested():
+        node = parse_sum(cursor)
+        if cursor.take("over"):
+            node = Quotient(node, parse_sum(cursor))
+        cursor.expect("}")
+    return node
+
+
+def parse_argument(cursor: Cursor) -> Node:
+    r"""Argument of `\frac` or `\sqrt`: braces, or one character or command."""
+    token = cursor.peek()
+    if token.kind is TokenKind.NUMBER:
+        piece = cursor.split(1)
+        return Number(number_value(piece.text))
+    if cursor.at("{"):
+        inner = _braced(cursor)
+        if inner is None:
+            raise NotExact("empty braces")
+        return inner
+    return _primary(cursor)
+
+
+def _function(cursor: Cursor) -> Node:
+    name = cursor.advance().text
+    name = _FUNCTION_NAMES.get(name, name)
+    if name == "binomial":
+        upper = parse_argument(cursor)
+        return Call(name, (upper, parse_argument(cursor)))
+    if name == "sqrt":
+        return _root(cursor)
+    exponent: Node | None = None
+    base: Node | None = None
+    while cursor.at("^", "_"):
+        if cursor.advance().text == "_":
+            base = parse_argument(cursor)
+        elif cursor.peek().kind is TokenKind.NUMBER:
+            exponent = Number(number_value(cursor.advance().text))
+        else:
+            exponent = Negative(parse_argument(cursor)) if cursor.take("-") else parse_argument(cursor)
+    arguments = _arguments(cursor)
+    if exponent == Negative(Number(1)):
+        if name not in _INVERSES:
+            raise NotExact("an inverse function")
+        return Call(_INVERSES[name], arguments)
+    if base is not None:
+        if name != "log" or len(arguments) != 1:
+            raise NotExact("a subscript of a function")
+        arguments = (base, *arguments)
+    node: Node = Power(Name("e"), arguments[0]) if name == "exp" and len(arguments) == 1 else Call(name, arguments)
+    return node if exponent is None else Power(node, exponent)
+
+
+def _root(cursor: Cursor) -> Node:
+    degree: Node | None = None
+    if cursor.take("["):
+        degree = parse_sum(cursor)
+        cursor.expect("]")
+    token = cursor.peek()
+    if token.kind is TokenKind.NUMBER and len(token.text) > 1:
+        raise NotExact("a root over an unclear number of digits")
+    radicand = parse_argument(cursor)
+    return Call("sqrt", (radicand,)) if degree is None else Power(radicand, Quotient(Number(1), degree))
+
+
+def _arguments(cursor: Cursor) -> tuple[Node, ...]:
+    """Arguments of a function: in brackets, or the product that follows, up to an operator or the next function."""
+    if cursor.at("("):
+        group = parse_group(cursor)
+        return group.items if isinstance(group, Group) else (group,)
+    factors = [_signed_power(cursor)]
+    while _starts_factor(cursor) and not cursor.at("(") and cursor.peek().kind is not TokenKind.FUNCTION:
+        factors.append(_power(cursor))
+    if isinstance(factors[-1], Number) and cursor.take("/"):
+        factors[-1] = Quotient(factors[-1], _power(cursor))
+    return (factors[0] if len(factors) == 1 else Product(tuple(factors)),)
+
+
+def parse_group(cursor: Cursor) -> Node:
+    """Items between brackets; one item in round brackets is the item itself."""
+    return _items(cursor, cursor.advance().text)
+
+
+def _items(cursor: Cursor, opening: str) -> Node:
+    closings = _CLOSING[opening]
+    items: list[Node] = []
+    with cursor.nested():
+        while not cursor.at(*closings):
+            items.append(parse_sum(cursor))
+            if len(items) > MAX_ITEMS:
+                raise OverLimits("too many items")
+            if not cursor.take(",", ";"):
+                break
+        closing = cursor.expect(*closings).text
+    if len(items) == 1 and opening == "(" and closing == ")":
+        return items[0]
+    return Group(opening, tuple(items), closing)
+
+
+def _matrix(cursor: Cursor) -> Node:
+    kind = _environment(cursor)
+    if kind not in _MATRICES:
+        raise NotExact("an unknown environment")
+    if kind == "array":
+        _environment(cursor)
+    rows: list[tuple[Node, ...]] = []
+    row: list[Node] = []
+    while True:
+        row.append(parse_sum(cursor))
+        if len(row) * (len(rows) + 1) > MAX_ITEMS:
+            raise OverLimits("too many items")
+        if cursor.take("&"):
+            continue
+        rows.append(tuple(row))
+        row = []
+        while cursor.take("hline"):
+            pass
+        if cursor.take("\\\\") and not cursor.at("end"):
+            continue
+        cursor.expect("end")
+        if _environment(cursor) != kind:
+            raise NotExact("an environment that closes another")
+        return Matrix(tuple(rows), is_determinant=_MATRICES[kind] == "|")
+
+
+def _environment(cursor: Cursor) -> str:
+    r"""The word in the braces after `\begin` or `\end`."""
+    cursor.expect("{")
+    name = ""
+    while not cursor.take("}"):
+        token = cursor.advance()
+        if token.kind is TokenKind.END:
+            raise NotExact("the text ends too early")
+        name += token.text
+    return name

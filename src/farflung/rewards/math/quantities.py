@@ -1,0 +1,129 @@
+"""Whether two numbers are equal, with what the policy says about tolerance, percent and units."""
+
+from fractions import Fraction
+from math import floor
+
+from farflung.rewards.math import scalar
+from farflung.rewards.math.limits import Budget
+from farflung.rewards.math.policy import MathPolicy, PercentPolicy, UnitPolicy
+from farflung.rewards.math.polynomial import Rational, magnitude
+from farflung.rewards.math.scalar import Scalar
+from farflung.rewards.math.values import Measured
+
+PERCENT = "%"
+
+_CONVERSIONS: dict[str, tuple[str, Fraction]] = {
+    "mm": ("m", Fraction(1, 1000)),
+    "cm": ("m", Fraction(1, 100)),
+    "m": ("m", Fraction(1)),
+    "km": ("m", Fraction(1000)),
+    "mg": ("g", Fraction(1, 1000)),
+    "g": ("g", Fraction(1)),
+    "kg": ("g", Fraction(1000)),
+    "s": ("s", Fraction(1)),
+    "min": ("s", Fraction(60)),
+    "h": ("s", Fraction(3600)),
+    "cent": ("$", Fraction(1, 100)),
+    "$": ("$", Fraction(1)),
+    "mL": ("L", Fraction(1, 1000)),
+    "L": ("L", Fraction(1)),
+}
+
+
+def compare_scalars(gold: Scalar, answer: Scalar, policy: MathPolicy, budget: Budget) -> bool | None:
+    """Whether two scalars are equal, within the tolerance if both are rational."""
+    if gold == answer:
+        return True
+    one, other = scalar.as_rational(gold), scalar.as_rational(answer)
+    if one is not None and other is not None:
+        return _compare_rationals(one, other, policy)
+    difference = scalar.subtract(gold, answer, budget)
+    if scalar.is_zero(difference):
+        return True
+    return False if scalar.is_proven(difference) else None
+
+
+def compare_measured(
+    gold: Scalar | Measured, answer: Scalar | Measured, policy: MathPolicy, budget: Budget
+) -> bool | None:
+    """Whether two numbers of which at least one has a unit are equal."""
+    one, one_unit = _split(gold, policy)
+    other, other_unit = _split(answer, policy)
+    if PERCENT in (one_unit, other_unit) and one_unit != other_unit:
+        return False
+    if policy.units is UnitPolicy.IGNORE:
+        one_unit = other_unit = ""
+    if one_unit == other_unit:
+        return compare_scalars(one, other, policy, budget)
+    if not (one_unit and other_unit):
+        return _compare_one_sided(one, other, one_unit or other_unit, policy, budget)
+    if one_unit in _CONVERSIONS and other_unit in _CONVERSIONS:
+        one_base, one_factor = _CONVERSIONS[one_unit]
+        other_base, other_factor = _CONVERSIONS[other_unit]
+        if one_base != other_base:
+            return False
+        return compare_scalars(
+            scalar.multiply(one, scalar.from_rational(one_factor), budget),
+            scalar.multiply(other, scalar.from_rational(other_factor), budget),
+            policy,
+            budget,
+        )
+    return None if compare_scalars(one, other, policy, budget) is not False else False
+
+
+def _compare_one_sided(one: Scalar, other: Scalar, unit: str, policy: MathPolicy, budget: Budget) -> bool | None:
+    """A unit on one side. `5 m` in plain text is five times a variable m, which the unit on the other side explains."""
+    for value, number in ((one, other), (other, one)):
+        if unit in scalar.variables(value):
+            scaled = scalar.multiply(number, scalar.variable(unit), budget)
+            return compare_scalars(value, scaled, policy, budget)
+    verdict = compare_scalars(one, other, policy, budget)
+    if policy.units is UnitPolicy.REQUIRED:
+        return False
+    return None if unit == "deg" and verdict is False and _may_be_radians(one, other) else verdict
+
+
+def _may_be_radians(one: Scalar, other: Scalar) -> bool:
+    return (scalar.as_rational(one) is None) != (scalar.as_rational(other) is None)
+
+
+def _split(value: Scalar | Measured, policy: MathPolicy) -> tuple[Scalar, str]:
+    if isinstance(value, Scalar):
+        return value, ""
+    if value.unit != PERCENT or policy.percent is PercentPolicy.DISTINCT:
+        return value.number, value.unit
+    if policy.percent is PercentPolicy.IGNORE:
+        return value.number, ""
+    hundredth = scalar.from_rational(Fraction(1, 100))
+    return scalar.multiply(value.number, hundredth, Budget()), ""
+
+
+def _compare_rationals(gold: Rational, answer: Rational, policy: MathPolicy) -> bool:
+    if policy.significant_figures is not None:
+        gold = rounded(gold, policy.significant_figures)
+        answer = rounded(answer, policy.significant_figures)
+    if gold == answer:
+        return True
+    distance = magnitude(gold - answer)
+    return distance <= policy.absolute_tolerance or distance <= policy.relative_tolerance * magnitude(gold)
+
+
+def rounded(value: Rational, num_figures: int) -> Rational:
+    """`value` with `num_figures` significant figures, halves away from zero; 0 stays 0."""
+    if value == 0:
+        return 0
+    exponent = _decimal_exponent(Fraction(magnitude(value)))
+    unit = Fraction(10) ** (exponent - num_figures + 1)
+    steps = floor(magnitude(value) / unit + Fraction(1, 2))
+    return steps * unit if value > 0 else -steps * unit
+
+
+def _decimal_exponent(value: Fraction) -> int:
+    """The largest k with 10^k <= value."""
+    bits = value.numerator.bit_length() - value.denominator.bit_length()
+    estimate = bits * 30103 // 100000 - 1
+    while Fraction(10) ** (estimate + 1) <= value:
+        estimate += 1
+    while Fraction(10) ** estimate > value:
+        estimate -= 1
+    return estimate

@@ -1,0 +1,202 @@
+r"""One spelling for what Unicode, LaTeX and plain text write in many ways, before tokens are made.
+
+    ½ -> \frac{1}{2}    x² -> x^{2}    √2 -> \sqrt{2}    − -> -    \left( -> (    \dfrac -> \frac    $...$ -> ...
+
+Every pass is linear in the text. This module knows no grammar; it may leave a text that does not parse.
+"""
+
+import re
+import unicodedata
+
+_GREEK_LETTERS = {
+    "\u03b1": "alpha",
+    "\u03b2": "beta",
+    "\u03b3": "gamma",
+    "\u03b4": "delta",
+    "\u03b5": "epsilon",
+    "\u03b8": "theta",
+    "\u03bb": "lambda",
+    "\u03bc": "mu",
+    "\u03c0": "pi",
+    "\u03c1": "rho",
+    "\u03c3": "sigma",
+    "\u03c4": "tau",
+    "\u03c6": "phi",
+    "\u03c8": "psi",
+    "\u03c9": "omega",
+    "\u0394": "Delta",
+}
+_CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys("\u2212\u2013\u2010\u2011\ufe63\uff0d", "-"),
+        **dict.fromkeys("\u00d7\u2715\u2a2f", r"\times "),
+        **dict.fromkeys("\u00b7\u22c5\u2219\u2022", r"\cdot "),
+        **dict.fromkeys("\u00a0\u2009\u202f", r"\,"),
+        **dict.fromkeys("\u2002\u2003\u2005\u2006\u2007\u2008\u200a\u3000", " "),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u2061\u2062", ""),
+        **dict.fromkeys("\u2018\u2019\u2032", "'"),
+        **dict.fromkeys("\u201c\u201d", '"'),
+        "\uff5b": r"\{",
+        "\uff5d": r"\}",
+        "\u00f7": "/",
+        "\u2215": "/",
+        "\u2044": "/",
+        "\u2264": r"\le ",
+        "\u2a7d": r"\le ",
+        "\u2265": r"\ge ",
+        "\u2a7e": r"\ge ",
+        "\u2260": r"\ne ",
+        "\u2248": r"\approx ",
+        "\u221e": r"\infty ",
+        "\u00b1": r"\pm ",
+        "\u2213": r"\mp ",
+        "\u222a": r"\cup ",
+        "\u2229": r"\cap ",
+        "\u2216": r"\setminus ",
+        "\u2205": r"\emptyset ",
+        "\u2208": r"\in ",
+        "\u211d": r"\mathbb{R} ",
+        "\u2124": r"\mathbb{Z} ",
+        "\u2026": r"\ldots ",
+        "\u22ef": r"\ldots ",
+        "\u00b0": r"^{\circ}",
+        "\u00ba": r"^{\circ}",
+        "\u20ac": r"\euro ",
+        "\u00a3": r"\pounds ",
+        "\u27e8": r"\langle ",
+        "\u27e9": r"\rangle ",
+        **{letter: rf"\{name} " for letter, name in _GREEK_LETTERS.items()},
+    }
+)
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ", "0123456789+-nx")
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+_SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ]+")
+_SUBSCRIPT_RUN = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+_ROOT_SIGN = re.compile(r"√\s*([0-9.]+|[A-Za-z])")
+_VULGAR_FRACTION = re.compile("[¼½¾⅐-⅞]")
+
+_SPACED = re.compile(r"(?<!\\)\\(?:quad|qquad|;|:|>| |thinspace)|~")
+_SIZING = re.compile(
+    r"\\(?:left|right|middle|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|big|Big|bigg|Bigg"
+    r"|displaystyle|textstyle|limits)(?![A-Za-z])\.?"
+)
+_ALIASES = {
+    "dfrac": "frac",
+    "tfrac": "frac",
+    "cfrac": "frac",
+    "dbinom": "binom",
+    "tbinom": "binom",
+    "leq": "le",
+    "leqslant": "le",
+    "geq": "ge",
+    "geqslant": "ge",
+    "neq": "ne",
+    "lt": "<",
+    "gt": ">",
+    "dots": "ldots",
+    "cdots": "ldots",
+    "dotsc": "ldots",
+    "dotsb": "ldots",
+    "varnothing": "emptyset",
+    "backslash": "setminus",
+    "degree": "^{\\circ}",
+    "lbrace": "{",
+    "rbrace": "}",
+    "lbrack": "[",
+    "rbrack": "]",
+    "lvert": "|",
+    "rvert": "|",
+    "vert": "|",
+    "colon": ":",
+    "div": "/",
+    "ast": "*",
+    "varphi": "phi",
+    "varepsilon": "epsilon",
+    "dotsm": "ldots",
+    "leftarrow": "gets",
+}
+_ALIAS = re.compile(r"\\(" + "|".join(sorted(_ALIASES, key=len, reverse=True)) + r")(?![A-Za-z])")
+_DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_TIMES_TEN = re.compile(r"(?<=[0-9])\s*[xX]\s*(?=10\s*\^)")
+
+
+def normalize(text: str) -> str:
+    """`text` in the spelling that the tokenizer knows, without outer math delimiters and closing punctuation."""
+    text = _without_delimiters(text)
+    if not text.isascii():
+        text = _ascii_forms(text)
+    if "\\" in text:
+        text = _SIZING.sub(" ", text)
+        text = _ALIAS.sub(_alias, text)
+        text = _SPACED.sub(" ", text)
+    elif "~" in text:
+        text = text.replace("~", " ")
+    return _TIMES_TEN.sub(r"\\times ", text).strip()
+
+
+def has_balanced_braces(text: str) -> bool:
+    r"""Whether every brace that groups is closed, and in order; `\{` and `\}` do not count."""
+    depth = 0
+    for brace in re.findall(r"\\.|[{}]", text, re.DOTALL):
+        if brace == "{":
+            depth += 1
+        elif brace == "}":
+            depth -= 1
+            if depth < 0:
+                return False
+    return depth == 0
+
+
+def _alias(match: re.Match[str]) -> str:
+    target = _ALIASES[match[1]]
+    if target in "{}":
+        return "\\" + target
+    return f"\\{target} " if target.isalpha() else target
+
+
+def _ascii_forms(text: str) -> str:
+    text = _SUPERSCRIPT_RUN.sub(lambda match: "^{" + match[0].translate(_SUPERSCRIPTS) + "}", text)
+    text = _SUBSCRIPT_RUN.sub(lambda match: "_{" + match[0].translate(_SUBSCRIPTS) + "}", text)
+    text = _VULGAR_FRACTION.sub(_fraction, text)
+    text = text.translate(_CHARACTERS)
+    text = unicodedata.normalize("NFKC", text)
+    return _ROOT_SIGN.sub(r"\\sqrt{\1}", text).replace("√", r"\sqrt ")
+
+
+def _fraction(match: re.Match[str]) -> str:
+    numerator, _, denominator = unicodedata.normalize("NFKC", match[0]).partition("\u2044")
+    return rf"\frac{{{numerator}}}{{{denominator}}}" if denominator else match[0]
+
+
+def _without_delimiters(text: str) -> str:
+    text = text.strip()
+    changed = True
+    while changed:
+        changed = False
+        if text.endswith((",", ";", ":")) or (text.endswith(".") and not text.endswith("..")):
+            is_number = len(text) > 1 and text[-2].isdigit() and text[-1] == "."
+            text = text[:-1].rstrip()
+            changed = not is_number
+        for opening, closing in _DELIMITERS:
+            inner = text[len(opening) : len(text) - len(closing)]
+            if (
+                len(text) >= len(opening) + len(closing)
+                and text.startswith(opening)
+                and text.endswith(closing)
+                and not text.endswith("\\" + closing)
+                and opening not in inner
+            ):
+                text = inner.strip()
+                changed = True
+                break
+    return _inner_dollars(text)
+
+
+def _inner_dollars(text: str) -> str:
+    r"""Math signs inside a sentence are dropped, in pairs; one before a number that is left alone is a currency."""
+    count = text.count("$") - text.count(r"\$")
+    if count <= 0:
+        return text
+    if count % 2 == 0:
+        return re.sub(r"(?<!\\)\$", " ", text)
+    return re.sub(r"(?<!\\)\$(?=\s*[0-9.])", r"\\$", text, count=1)

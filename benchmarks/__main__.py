@@ -9,6 +9,7 @@ from benchmarks import report
 BENCHMARKS = (
     "draws",
     "engine",
+    "smollm2_engine",
     "training_step",
     "memory",
     "wall_clock",

@@ -12,7 +12,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 PROFILE_RUNS = 5
-PROJECTIONS = {"mm", "addmm"}
+PROJECTIONS = {"mm", "addmm", "mkldnn::_linear_pointwise"}
 ATTENTION = {"bmm", "baddbmm", "_softmax", "_scaled_dot_product_flash_attention_for_cpu"}
 
 
@@ -38,9 +38,11 @@ def matmul_flops_per_s() -> float:
     return repeats * 2 * 256**3 / min(cpu_time(lambda: torch.mm(a, b, out=out), repeats) for _ in range(20))
 
 
-def profile_shares(function: Callable[[], Any], *, num_steps: int, num_top: int = 6) -> dict[str, str]:
+def profile_shares(
+    function: Callable[[], Any], *, num_steps: int, num_top: int = 6, num_runs: int = PROFILE_RUNS
+) -> dict[str, str]:
     """What a call is bound by: shares of the operators' own CPU time, each operator's least over a few runs."""
-    runs = [_self_times(function) for _ in range(PROFILE_RUNS)]
+    runs = [_self_times(function) for _ in range(num_runs)]
     times = {name: min(run.get(name, (0.0, 0))[0] for run in runs) for name in runs[0]}
     num_calls = sum(count for _, count in runs[0].values())
     ordered = sorted(times, key=lambda name: -times[name])

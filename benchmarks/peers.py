@@ -14,7 +14,8 @@ VERSION = f"transformers {transformers.__version__}"
 def llama(config: ModelConfig, state: dict[str, Tensor]) -> Any:
     """`LlamaForCausalLM` in float32 with these weights."""
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**(config.to_hf() | {"dtype": "float32"}))).eval()
-    model.load_state_dict(state)
+    tied = {"lm_head.weight": state["model.embed_tokens.weight"]} if config.tie_word_embeddings else {}
+    model.load_state_dict(state | tied)
     return model
 
 

@@ -15,7 +15,7 @@ def resident_bytes(pid: int | None = None) -> int:
 
 def role_pid(ancestor: int, role: str) -> int | None:
     """The process that runs `role` somewhere below `ancestor`; None until it is there."""
-    for pid in _descendants(ancestor):
+    for pid in descendants(ancestor):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
@@ -25,7 +25,8 @@ def role_pid(ancestor: int, role: str) -> int | None:
     return None
 
 
-def _descendants(ancestor: int) -> list[int]:
+def descendants(ancestor: int) -> list[int]:
+    """Every process below it."""
     found: list[int] = []
     pending = [ancestor]
     while pending:

@@ -1,6 +1,7 @@
 """From a configuration to the rules of a pool: environment and model are looked at, weights are not."""
 
 from farflung.cli.config import RunConfig
+from farflung.errors import UserError
 from farflung.wire.pool import EnvironmentSpec, PoolSpec
 
 
@@ -10,12 +11,20 @@ def build_pool(config: RunConfig) -> PoolSpec:
     Raises:
         UserError: no such environment, wrong arguments for it, no model in the folder, or the two do not fit.
     """
-    from farflung.envs.base import strata_of
+    from farflung.envs.base import graders_of, strata_of
+    from farflung.envs.graders.registry import are_reproducible, require_known
     from farflung.envs.registry import load_environment  # environments and tokenizers take a while to import
     from farflung.trainer.model_source import describe
 
     section = config.environment
     environment = load_environment(section.name, config.environment_seed, section.args)
+    graders = graders_of(environment)
+    require_known(graders)
+    if config.pool.deterministic and not are_reproducible(graders):
+        names = ", ".join(spec.label for spec in graders)
+        raise UserError(
+            f"pool.deterministic is true, and {section.name} grades with {names}: a judge may change its mind"
+        )
     description = describe(config.trainer.model, environment)
     return config.pool.build(
         environment=EnvironmentSpec(
@@ -25,6 +34,7 @@ def build_pool(config: RunConfig) -> PoolSpec:
             num_tasks=environment.num_tasks,
             target_lengths=environment.target_lengths,
             strata=strata_of(environment),
+            graders=graders,
         ),
         tokenizer_digest=description.tokenizer.digest,
         model_config_digest=description.config_digest,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-from farflung.wire.pool import EnvArg, Stratum
+from farflung.wire.pool import EnvArg, GraderSpec, Stratum
 from farflung.wire.task import Task
 
 Split = Literal["train", "heldout"]
@@ -75,6 +75,19 @@ class Stratified(Protocol):
 def strata_of(environment: Environment) -> tuple[Stratum, ...]:
     """Its parts; empty for an environment that knows of none."""
     return environment.strata if isinstance(environment, Stratified) else ()
+
+
+@runtime_checkable
+class Graded(Protocol):
+    """An environment whose verdicts come from named graders. Optional."""
+
+    graders: tuple[GraderSpec, ...]
+    """All that may be asked for a verdict, of which each is known by name and version (`envs.graders.registry`)."""
+
+
+def graders_of(environment: Environment) -> tuple[GraderSpec, ...]:
+    """Its named graders; empty for one that grades by its own code."""
+    return environment.graders if isinstance(environment, Graded) else ()
 
 
 class EnvironmentFactory(Protocol):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from farflung.envs.base import Environment, Grade, Split
+from farflung.envs.base import Environment, Grade, Split, graders_of
 from farflung.envs.tasks import check_index
 from farflung.errors import UserError
 from farflung.slots.strata import interleaving_of, turns_by
@@ -58,6 +58,8 @@ class Mixture:
             self._turns.position_of(number, member.environment.num_heldout_tasks)
             for number, member in enumerate(self.members)
         )
+        used = {spec.to_bytes(): spec for member in self.members for spec in graders_of(member.environment)}
+        self.graders = tuple(used.values())
         offered = {target for member in self.members for target in member.environment.target_lengths}
         self.target_lengths = tuple(sorted(offered))
 

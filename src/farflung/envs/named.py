@@ -6,7 +6,7 @@ The one place where any exception of an environment is caught, because an enviro
 from collections.abc import Callable
 from typing import TypeVar
 
-from farflung.envs.base import Environment, Grade, Split, strata_of
+from farflung.envs.base import Environment, Grade, Split, graders_of, strata_of
 from farflung.errors import FarflungError, OurFault
 from farflung.wire.task import Task
 
@@ -23,6 +23,7 @@ class NamedEnvironment:
         self.num_heldout_tasks = environment.num_heldout_tasks
         self.target_lengths = environment.target_lengths
         self.strata = strata_of(environment)
+        self.graders = graders_of(environment)
 
     def task(self, split: Split, index: int, target_length: int = 0) -> Task:
         return self._ask(f"making task {split}/{index}", lambda: self._environment.task(split, index, target_length))

@@ -15,7 +15,8 @@ from importlib.metadata import EntryPoint, entry_points
 
 from farflung.envs import reasoning_gym
 from farflung.envs.arithmetic import Arithmetic
-from farflung.envs.base import Environment, EnvironmentFactory
+from farflung.envs.base import Environment, EnvironmentFactory, graders_of
+from farflung.envs.graders.registry import require_ready
 from farflung.envs.instructions import Instructions
 from farflung.envs.long_addition import LongAddition
 from farflung.envs.mixture import Mixture
@@ -23,7 +24,7 @@ from farflung.envs.mod_sum import ModSum
 from farflung.envs.reverse_text import ReverseText
 from farflung.envs.sort_digits import SortDigits
 from farflung.errors import UserError
-from farflung.wire.pool import EnvArg
+from farflung.wire.pool import EnvArg, EnvironmentSpec
 
 ENTRY_POINT_GROUP = "farflung.environments"
 
@@ -54,6 +55,25 @@ def load_environment(name: str, seed: int, args: Mapping[str, EnvArg]) -> Enviro
         factory: EnvironmentFactory = installed[name].load()
         return factory(seed, args)
     raise UserError(_unknown(name, [*BUILT_IN, Mixture.name, *installed]))
+
+
+def load_for_grading(spec: EnvironmentSpec) -> Environment:
+    """The environment of a pool, for whoever decides what completions are worth.
+
+    Raises:
+        UserError: as `load_environment`; or the pool's rules name a grader, or a version of one, that is not here, that
+            this environment does not use, or that lacks something on this machine.
+    """
+    environment = load_environment(spec.name, spec.seed, spec.args)
+    require_ready(spec.graders)
+    mine = graders_of(environment)
+    if mine != spec.graders:
+        named, here = (", ".join(each.label for each in specs) or "none" for specs in (spec.graders, mine))
+        raise UserError(
+            f"environment {spec.name} grades with {here} here, and the pool's rules say {named}: install the release "
+            "that the pool was made with"
+        )
+    return environment
 
 
 def _installed() -> dict[str, EntryPoint]:

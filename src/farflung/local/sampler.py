@@ -18,7 +18,7 @@ import torch
 from farflung.broadcast.watch import FetchedPolicy
 from farflung.engine.base import Cancelled
 from farflung.envs.base import Environment
-from farflung.envs.registry import load_environment
+from farflung.envs.registry import load_for_grading
 from farflung.errors import UserError
 from farflung.local.grading import Grader
 from farflung.local.messages import (
@@ -81,7 +81,6 @@ class Desk:
     """One slot after another."""
 
     def __init__(self, link: Link, memory_fd: int, settings: Settings, activity: ActivityClock) -> None:
-        spec = settings.pool.environment
         self._link = link
         self._memory_fd = memory_fd
         self._memory: mmap.mmap | None = None
@@ -89,7 +88,7 @@ class Desk:
         self._pool = settings.pool
         self._activity = activity
         self._vitals = Vitals(settings.name, Role.WORKER, activity)
-        self._environment: Environment = load_environment(spec.name, spec.seed, spec.args)
+        self._environment: Environment = load_for_grading(settings.pool.environment)
         self._tokenizer = Tokenizer.from_files(settings.policy_files)
         self._grader = Grader(self._environment, self._tokenizer.decode, self._pool.max_abs_reward)
         self._sampler: Sampler | None = None

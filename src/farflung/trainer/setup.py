@@ -14,7 +14,7 @@ from torch import Tensor
 from farflung.envs.base import Environment
 from farflung.envs.digest import data_digest, package_of
 from farflung.envs.named import NamedEnvironment
-from farflung.envs.registry import load_environment
+from farflung.envs.registry import load_for_grading
 from farflung.errors import UserError
 from farflung.model.factory import random_state
 from farflung.model.folder import load_folder
@@ -80,8 +80,7 @@ def set_up(
     Raises:
         UserError: model, settings, pool and checkpoint do not fit together.
     """
-    spec = pool.environment
-    installed = load_environment(spec.name, spec.seed, spec.args)
+    installed = load_for_grading(pool.environment)
     environment = NamedEnvironment(installed)
     description = describe(config.model, environment)
     _check_pool(config, description, pool)

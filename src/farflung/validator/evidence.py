@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from farflung.envs.base import Environment
-from farflung.envs.registry import load_environment
+from farflung.envs.registry import load_for_grading
 from farflung.errors import OurFault
 from farflung.model.config import ModelConfig
 from farflung.model.description import CONFIG_FILE
@@ -78,8 +78,7 @@ class Judge:
             eos_token_ids=end_of_sequence(tokenizer, config),
             reserved_token_ids=never_drawn(tokenizer, config),
         )
-        spec = pool.environment
-        return cls(rules, load_environment(spec.name, spec.seed, spec.args), tokenizer, validator, begin)
+        return cls(rules, load_for_grading(pool.environment), tokenizer, validator, begin)
 
     def judge(
         self,

@@ -1,6 +1,7 @@
 """Graders by name and version.
 
-    exact           text@1, integer@1
+    exact           text@1, integer@1, math-exact@1
+    exact first     math@1: a computer algebra system where the rules are undecided; not reproducible
     verifiers       ascii-tree@1, code-output@1, git-diff@1, instructions@1, json-schema@1, json-value@1, null@1,
                     unscramble@1
     judges          judge@1, judge-pair@1: not reproducible
@@ -18,6 +19,7 @@ from farflung.envs.graders.base import Grader, GraderKind
 from farflung.envs.graders.judge import JudgeGrader
 from farflung.envs.graders.judge_client import require_endpoint
 from farflung.envs.graders.judge_pair import PairJudgeGrader
+from farflung.envs.graders.math import MATH_KINDS
 from farflung.envs.graders.rules import RULE_KINDS
 from farflung.errors import UserError
 from farflung.wire.pool import EnvArg, GraderSpec
@@ -29,6 +31,7 @@ KINDS: Mapping[str, GraderKind] = {
     kind.label: kind
     for kind in (
         *RULE_KINDS,
+        *MATH_KINDS,
         GraderKind(
             name="judge", version=1, build=JudgeGrader.from_args, is_reproducible=False, require_ready=require_endpoint
         ),

@@ -30,7 +30,7 @@ def run_call_tests(
 
 def load(sandbox: Sandbox, program: str, limits: Limits) -> dict[str, Any] | TestOutcome:
     """What the program offers, or how loading it failed."""
-    sandbox.give({"mode": "answers", "program": program, "cpu_s": limits.total_wall_s})
+    sandbox.give({"mode": "answers", "program": program}, limits.total_wall_s)
     answer = sandbox.receive(time.monotonic() + limits.test_wall_s)
     if answer is None:
         assert sandbox.ending is not None, "receive said that it ended"

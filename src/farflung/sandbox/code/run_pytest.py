@@ -35,7 +35,7 @@ def run_pytest_tests(program: str, tests: PytestTests, take: Take, limits: Limit
         testing = take()
         try:
             job = {"mode": "tests", "source": tests.source, "entry": tests.entry, "exports": loading}
-            testing.give({**job, "cpu_s": limits.total_wall_s})
+            testing.give(job, limits.total_wall_s)
             return _Relay(solution, testing, limits, deadline, tests.num_tests).run()
         finally:
             testing.kill()

@@ -34,7 +34,7 @@ def run_script_tests(
 def _run(program: str, stdin: str, take: Take, limits: Limits) -> Ending:
     sandbox = take()
     try:
-        sandbox.give({"mode": "script", "program": program, "stdin": stdin, "cpu_s": limits.test_cpu_s})
+        sandbox.give({"mode": "script", "program": program, "stdin": stdin}, limits.test_cpu_s)
         deadline = time.monotonic() + limits.test_wall_s
         while sandbox.receive(deadline) is not None:
             pass  # a script has nobody to talk to; the channel was closed before it began

@@ -79,6 +79,7 @@ class Sandbox:
         self._buffer = FrameBuffer(max(limits.message_bytes, limits.output_bytes) + supervisor.OVERHEAD_BYTES)
         self._frames: list[bytes] = []
         self._nonce = supervisor.NO_NONCE
+        self._cpu_s = 0.0
         self._stdout = self._stderr = b""
         self.ending: Ending | None = None
         """Known once `receive` has returned None."""
@@ -89,10 +90,11 @@ class Sandbox:
         if kind != supervisor.READY:
             raise Transient(f"a sandbox did not start: {payload.decode(errors='replace')[:300]}")
 
-    def give(self, job: dict[str, object]) -> None:
-        """The one task of its life. Raises `Transient`."""
+    def give(self, job: dict[str, object], cpu_s: float) -> None:
+        """The one task of its life, with the CPU time of each of its processes. Raises `Transient`."""
+        self._cpu_s = cpu_s
         self._nonce = secrets.token_bytes(supervisor.NONCE_BYTES)
-        self._send(frame(self._nonce) + frame(dumps(job)))
+        self._send(frame(self._nonce) + frame(dumps({**job, "cpu_s": cpu_s})))
 
     def send(self, payload: bytes) -> None:
         """A message to the program. Raises `Transient`."""
@@ -137,7 +139,8 @@ class Sandbox:
 
     def _note(self, kind: bytes, payload: bytes) -> None:
         if kind == supervisor.STDOUT:
-            self._stdout = payload
+            self._cpu_s = 0.0
+        self._stdout = payload
         elif kind == supervisor.STDERR:
             self._stderr = payload
         elif kind == supervisor.END:
@@ -159,7 +162,8 @@ class Sandbox:
             return end.cause
         if self._num_killed() > 0:
             return Cause.MEMORY_LIMIT
-        return Cause.TIME_LIMIT if end.signal == signal.SIGXCPU else Cause.EXITED
+        is_late = end.signal == signal.SIGXCPU or (end.signal == signal.SIGKILL and end.cpu_s >= self._cpu_s)
+        return Cause.TIME_LIMIT if is_late else Cause.EXITED
 
     def _num_killed(self) -> int:
         return 0 if self._cgroup is None else self._cgroup.num_killed()
@@ -168,6 +172,8 @@ class Sandbox:
         self._control.settimeout(self._limits.total_wall_s)
         try:
             self._control.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # the program ended first, and `receive` says how
         except OSError as error:
             raise Transient(f"a sandbox is gone: {error}") from error
 

@@ -26,6 +26,7 @@ COMMANDS = [
     "eval",
     "serve",
     "chat",
+    "grade",
     "sft",
     "plot",
     "forward",

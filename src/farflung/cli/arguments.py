@@ -90,6 +90,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
     _add_eval(commands)
     _add_serve(commands)
     _add_chat(commands)
+    _add_grade(commands)
     return parser
 
 
@@ -200,6 +201,18 @@ def _add_chat(commands: Commands) -> None:
     chat.add_argument("--max-tokens", type=int, default=512, help="longest answer (default 512)")
     chat.add_argument("--seed", type=int, help="the same seed and words give the same answers")
     chat.add_argument("--thinking-budget", type=int, metavar="TOKENS", help="tell the model how long to think")
+
+
+def _add_grade(commands: Commands) -> None:
+    grade = _command(commands, "grade", "is this answer right?", help_texts.GRADE, help_texts.GRADE_EPILOG)
+    kinds = grade.add_subparsers(title="what", dest="kind", metavar="WHAT", required=True, parser_class=Parser)
+    math = kinds.add_parser("math", help="a final answer in mathematics", allow_abbrev=False)
+    math.add_argument("--gold", metavar="TEXT", help="the reference")
+    math.add_argument("--answer", metavar="TEXT", help="what to grade; of a completion, what it marks as its answer")
+    math.add_argument("--file", metavar="FILE", help='JSON lines with "gold" and "answer", and "policy" if wanted')
+    math.add_argument("--policy", metavar="KEY=VALUE", action="append", default=[], help="e.g. percent=ignore")
+    math.add_argument("--exact", action="store_true", help="exact rules alone, no second opinion")
+    math.add_argument("--json", action="store_true", help="an object for each verdict")
 
 
 def _axis(text: str) -> str:

@@ -159,6 +159,21 @@ settings, each as --serve.KEY VALUE:
   host, port, max_concurrency, max_waiting, max_context_tokens,
   default_max_tokens, max_body_bytes, max_choices, threads"""
 
+GRADE = """\
+Say whether an answer is right: 1, 0, or none where nobody can say, as when the
+reference cannot be read; and the rule that decided. Exact rules come first;
+what they leave open is put to a computer algebra system in a limited process."""
+
+GRADE_EPILOG = """\
+examples:
+  farflung grade math --gold '\\frac{1}{2}' --answer 0.5
+  farflung grade math --gold '(0, 12.5)' --answer '0 < x < 12.5' --json
+  farflung grade math --gold=-1 --answer='-\\frac{2}{2}'    with = before a -
+  farflung grade math --file pairs.jsonl
+
+each line of FILE, with a policy of its own if wanted:
+  {"gold": "50", "answer": "50%", "policy": {"percent": "ignore"}}"""
+
 CHAT = """\
 Talk to a model. What it says is kept token by token as it was drawn; a whole
 conversation costs each token once."""

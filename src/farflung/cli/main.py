@@ -69,6 +69,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.model import run_model
 
             return run_model(arguments)
+        case "grade":
+            from farflung.cli.grade import run_grade_math
+
+            return run_grade_math(arguments)
         case _:
             from farflung.cli.roles import run_role
 

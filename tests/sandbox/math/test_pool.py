@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from farflung.errors import OurFault
 from farflung.rewards.decision import Decision
 from farflung.sandbox.math.config import MIB, MathPoolConfig
 from farflung.sandbox.math.pool import MathPool
@@ -247,14 +246,21 @@ def test_children_outlive_no_parent(tmp_path: Path) -> None:
     pytest.fail("a child outlives its parent")
 
 
-def test_a_pool_refuses_to_work_after_a_fork(pool: MathPool) -> None:
-    pool_pid = pool._pid
-    try:
-        pool._pid = -1
-        with pytest.raises(OurFault, match="does not survive a fork"):
-            pool.ask("1", "1")
-    finally:
-        pool._pid = pool_pid
+@pytest.mark.filterwarnings("ignore:.*fork")  # Python 3.12 warns of forks beside threads
+def test_a_forked_process_has_children_of_its_own() -> None:
+    with MathPool(MathPoolConfig(max_children=1)) as pool:
+        assert pool.ask("2", r"\sqrt{4}").verdict == 1.0
+        before = pool.pids()
+        pool._lock.acquire()  # as another thread of the parent might hold it
+        forked = os.fork()
+        if forked == 0:
+            is_right = pool.pids() == [] and pool.ask("3", r"\sqrt{9}").verdict == 1.0 and pool.pids() != before
+            pool.close()
+            os._exit(0 if is_right else 1)
+        pool._lock.release()
+        assert os.waitpid(forked, 0)[1] == 0
+        assert pool.ask("4", r"\sqrt{16}").verdict == 1.0
+        assert pool.pids() == before
 
 
 def test_limits_must_be_positive() -> None:

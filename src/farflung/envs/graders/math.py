@@ -11,7 +11,6 @@ r"""Graders of mathematics: exact rules first, a second opinion only where they 
 A completion is graded by its marked answer (`\boxed{}`, `####`, "answer is"); without a mark it is wrong.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,7 +23,7 @@ from farflung.rewards.decision import Decision
 from farflung.rewards.extract import final_answer
 from farflung.rewards.math.grade import grade_math, marked
 from farflung.rewards.math.policy import DEFAULT_POLICY, MathPolicy
-from farflung.sandbox.math.pool import MathPool
+from farflung.sandbox.math.pool import MathPool, require_math_verify
 from farflung.wire.pool import EnvArg
 
 
@@ -55,13 +54,9 @@ class MathGrader:
         return self.pool.ask(gold, answer)
 
 
-def shared_pool() -> MathPool:
-    """The children of this process; after a fork, new ones."""
-    return _pool_of(os.getpid())
-
-
 @lru_cache(1)
-def _pool_of(pid: int) -> MathPool:  # noqa: ARG001 - the process is the key
+def shared_pool() -> MathPool:
+    """The children of this process, for all its graders."""
     return MathPool()
 
 
@@ -75,5 +70,5 @@ def _with_opinion(args: Mapping[str, EnvArg]) -> MathGrader:
 
 MATH_KINDS = (
     GraderKind(name="math-exact", version=1, build=_exact),
-    GraderKind(name="math", version=1, build=_with_opinion, is_reproducible=False),
+    GraderKind(name="math", version=1, build=_with_opinion, is_reproducible=False, require_ready=require_math_verify),
 )

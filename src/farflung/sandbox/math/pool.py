@@ -4,7 +4,8 @@
     child killed, machine too slow, no child free -> asked again, then None: never the answer's doing
 
 Children start when they are needed, live for many questions, and are replaced when they end. The pool keeps its latest
-verdicts, so that one degenerate answer of a whole group costs its limit once. It does not know policies of grading.
+verdicts, so that one degenerate answer of a whole group costs its limit once. A process that is forked begins with no
+children of its own. The pool does not know policies of grading.
 """
 
 import importlib.util
@@ -14,8 +15,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
-from farflung.errors import OurFault, Transient, UserError
+from farflung.errors import Transient, UserError
 from farflung.rewards.decision import Decision
 from farflung.sandbox.math.config import MathPoolConfig
 from farflung.sandbox.math.process import End, MathChild, Outcome
@@ -31,38 +33,42 @@ _VERDICTS: dict[Reply | End, Decision] = {
     End.CPU_SPENT: Decision(0.0, "answer_too_slow"),
     End.CRASHED: Decision(0.0, "answer_too_deep"),
 }
+_POOLS: "WeakSet[MathPool]" = WeakSet()
 _GOLD_OVER_LIMITS = Decision(None, "gold_unparseable", "the gold is over the limits of the sandbox")
 _ONCE_IS_CHANCE = frozenset({Reply.OUT_OF_MEMORY, End.CRASHED})
 """What a child may owe to the questions before: believed when a fresh child ends so as well."""
 
 
+def require_math_verify() -> None:
+    """Raises `UserError` where the children's library is not installed."""
+    if importlib.util.find_spec("math_verify") is None:
+        raise UserError("math-verify is not installed: `pip install 'farflung[math]'`")
+
+
 class MathPool:
-    """Second opinions: `with MathPool() as pool: pool.ask("1/2", "0.5")`. Thread-safe; not for use after a fork."""
+    """Second opinions: `with MathPool() as pool: pool.ask("1/2", "0.5")`. Thread-safe; no child starts before `ask`."""
 
     def __init__(self, config: MathPoolConfig | None = None, *, command: Sequence[str] | None = None) -> None:
         """
         Args:
             command: what to start instead of the shipped child; for tests.
-
-        Raises:
-            UserError: math-verify is not installed.
         """
-        if command is None and importlib.util.find_spec("math_verify") is None:
-            raise UserError("math-verify is not installed: `pip install 'farflung[math]'`")
         self._config = config or MathPoolConfig()
         self._command = command
+        self._known: OrderedDict[tuple[str, str], Decision] = OrderedDict()
+        self._is_closed = False
+        self._begin()
+        _POOLS.add(self)
+
+    def _begin(self) -> None:
+        """Without children; locks are new too, since a fork may have copied them locked."""
         self._free = threading.BoundedSemaphore(self._config.max_children)
         self._lock = threading.Lock()
         self._idle: list[MathChild] = []
         self._busy: set[MathChild] = set()
-        self._known: OrderedDict[tuple[str, str], Decision] = OrderedDict()
-        self._is_closed = False
-        self._pid = os.getpid()
 
     def ask(self, gold: str, answer: str) -> Decision:
-        """Is `answer` equal to `gold`, both LaTeX without a box? Never raises for any text; see the module's table."""
-        if os.getpid() != self._pid:
-            raise OurFault("a pool of children does not survive a fork: make one in each process")
+        """Is `answer` equal to `gold`, both LaTeX without a box? No text makes it raise; see the module's table."""
         if len(gold) > self._config.max_text_chars:
             return _GOLD_OVER_LIMITS
         if len(answer) > self._config.max_text_chars:
@@ -85,6 +91,12 @@ class MathPool:
                 child.kill()
         for child in idle:
             child.end()
+
+    def begin_after_fork(self) -> None:
+        """In the forked process, before it has other threads: the children are the parent's."""
+        for child in (*self._idle, *self._busy):
+            child.forget()
+        self._begin()
 
     def pids(self) -> list[int]:
         """Process ids of all children."""
@@ -185,3 +197,11 @@ def _decided(outcome: Outcome, *, is_fresh: bool) -> Decision | None:
     if verdict.verdict == 0.0 and not outcome.is_gold_read:
         return _GOLD_OVER_LIMITS
     return verdict
+
+
+def _begin_after_fork() -> None:
+    for pool in _POOLS:
+        pool.begin_after_fork()
+
+
+os.register_at_fork(after_in_child=_begin_after_fork)

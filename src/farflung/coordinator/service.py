@@ -4,7 +4,6 @@ Killed at any moment and started again, it goes on where its journal ends, and e
 """
 
 import asyncio
-import errno
 import logging
 import secrets
 import socket
@@ -15,6 +14,7 @@ from functools import partial
 from aiohttp import web
 
 from farflung.api.server.gate import Gate, GuardedSite, room_for_connections
+from farflung.api.server.listening import bound_socket, shown_host
 from farflung.coordinator.app import build_app
 from farflung.coordinator.clock import PoolClock, wall_clock_ms
 from farflung.coordinator.config import CoordinatorConfig
@@ -68,7 +68,7 @@ async def run(
         if not getattr(config, name):
             raise UserError(f"coordinator.{name} is empty: say where the coordinator keeps its files and its log")
     store = ObjectStore(config.store_url)
-    with _bound_socket(config.host, config.port) as listener:
+    with bound_socket(config.host, config.port, "coordinator.port") as listener:
         store.remove_unfinished()
         log = SqlEventLog(config.database_url)
         clock = partial(PoolClock, wall_ms=wall_ms, monotonic_s=monotonic_s)
@@ -114,7 +114,7 @@ async def serve(
         )
         await runner.setup()
         await GuardedSite(runner, listener, gate).start()
-        url = f"http://{_shown(config.host)}:{listener.getsockname()[1]}"
+        url = f"http://{shown_host(config.host)}:{listener.getsockname()[1]}"
         logger.info("pool %s: version %d, listening on %s", pool_spec.name, core.table.newest, url)
         on_listening(url)
         try:
@@ -179,31 +179,3 @@ def _replayed(log: EventLog, pool_spec: PoolSpec) -> tuple[PoolState | None, int
         check_same_pool(state.rules, pool_spec)
         logger.info("journal replayed: %d entries, version %d", num_entries, state.ledger.table.newest)
     return state, num_entries, next_sequence, last_ms
-
-
-def _bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens on the address; taken before anything else is touched."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise UserError(f"host {host!r} is no address of this machine: {error.strerror}") from error
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise UserError(
-                f"port {port} on {host} is in use: stop the program that listens there, or choose another "
-                "coordinator.port (0 = any free one)"
-            ) from error
-        raise UserError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-    return listener
-
-
-def _shown(host: str) -> str:
-    """The host as part of a URL."""
-    return f"[{host}]" if ":" in host else host

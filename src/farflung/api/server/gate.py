@@ -11,6 +11,7 @@ import asyncio
 import logging
 import resource
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -198,8 +199,10 @@ class _Connection(asyncio.Protocol):
 class GuardedSite(web.BaseSite):
     """A listening socket of an `AppRunner` whose connections come through a gate."""
 
-    def __init__(self, runner: web.AppRunner, listener: socket.socket, gate: Gate) -> None:
-        super().__init__(runner)
+    def __init__(
+        self, runner: web.AppRunner, listener: socket.socket, gate: Gate, tls: ssl.SSLContext | None = None
+    ) -> None:
+        super().__init__(runner, ssl_context=tls)
         self._listener = listener
         self._gate = gate
 
@@ -212,7 +215,9 @@ class GuardedSite(web.BaseSite):
         server = self._runner.server
         assert server is not None, "set the runner up first"
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: self._gate.guarded(server), sock=self._listener, backlog=512)
+        self._server = await loop.create_server(
+            lambda: self._gate.guarded(server), sock=self._listener, backlog=512, ssl=self._ssl_context
+        )
 
 
 def room_for_connections(wanted: int) -> int:

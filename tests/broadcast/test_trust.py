@@ -1,0 +1,94 @@
+"""Manifests from anybody: what is believed, and what each lie is called."""
+
+import pytest
+from msgspec.structs import replace
+
+from farflung.broadcast.publish import prepare
+from farflung.broadcast.trust import CLOCK_SKEW_MS, ManifestTrust
+from farflung.errors import PeerFault
+from farflung.identity.keys import key_from_bytes, new_key
+from farflung.identity.signing import sign
+from farflung.wire.manifest import Manifest
+
+KEY = key_from_bytes(b"\x05" * 32)
+POOL = "ab" * 32
+NOW_MS = 1_000_000
+
+
+def made(version: int, previous: Manifest | None = None, *, pool: str = POOL, content: bytes = b"") -> Manifest:
+    manifest = prepare(
+        {"w": content or bytes([version])}, tensors=(), pool_digest=pool, policy_version=version,
+        optimizer_step=version, published_at_ms=NOW_MS - 1000, expires_at_ms=NOW_MS + 1000,
+        previous_digest="" if previous is None else previous.digest(),
+    ).manifest  # fmt: skip
+    return sign(manifest, KEY)
+
+
+def believer() -> tuple[ManifestTrust, Manifest, Manifest]:
+    """With two versions seen."""
+    trust = ManifestTrust(trainer=KEY.address)
+    first = made(0)
+    second = made(1, first)
+    assert trust.check(first, NOW_MS)
+    assert trust.check(second, NOW_MS)
+    return trust, first, second
+
+
+def test_a_chain_is_believed_and_what_is_known_is_not_new() -> None:
+    trust, first, second = believer()
+    assert not trust.check(second, NOW_MS)
+    assert not trust.check(first, NOW_MS)
+    assert trust.check(made(2, second), NOW_MS)
+    assert trust.newest_version == 2
+
+
+def test_versions_may_be_missed() -> None:
+    trust, _, _ = believer()
+    assert trust.check(made(9, made(8)), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("reason", "manifest"),
+    [
+        ("bad_signature", sign(replace(made(2)), new_key())),
+        ("bad_signature", replace(made(2), optimizer_step=7)),
+        ("bad_signature", replace(made(2), signature="")),
+        ("wrong_pool", made(2, pool="cd" * 32)),
+        ("split_view", made(2, made(1, content=b"other"))),
+        ("split_view", made(1, made(0), content=b"other")),
+        ("malformed_record", sign(replace(made(2), policy_digest="ef" * 32), KEY)),
+    ],
+)
+def test_every_lie_has_a_name_and_changes_nothing(reason: str, manifest: Manifest) -> None:
+    trust, _, second = believer()
+    with pytest.raises(PeerFault) as caught:
+        trust.check(manifest, NOW_MS)
+    assert caught.value.reason == reason
+    assert trust.newest_version == 1
+    assert trust.check(made(2, second), NOW_MS)
+
+
+def test_an_old_version_that_was_never_seen_is_a_rollback() -> None:
+    trust = ManifestTrust(trainer=KEY.address)
+    trust.check(made(5, made(4)), NOW_MS)
+    with pytest.raises(PeerFault) as caught:
+        trust.check(made(3, made(2)), NOW_MS)
+    assert caught.value.reason == "rollback"
+
+
+def test_a_frozen_view_expires() -> None:
+    """R2: a server that goes on showing an old version is found out when that expires."""
+    trust, _, second = believer()
+    assert not trust.check(second, NOW_MS + 1000 + CLOCK_SKEW_MS)
+    with pytest.raises(PeerFault) as caught:
+        trust.check(second, NOW_MS + 1001 + CLOCK_SKEW_MS)
+    assert caught.value.reason == "expired"
+
+
+def test_without_an_address_the_first_signer_is_believed_and_nobody_else() -> None:
+    trust = ManifestTrust()
+    first = made(0)
+    assert trust.check(first, NOW_MS)
+    assert trust.trainer == KEY.address
+    with pytest.raises(PeerFault):
+        trust.check(sign(made(1, first), new_key()), NOW_MS)

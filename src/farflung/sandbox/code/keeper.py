@@ -118,6 +118,9 @@ class Keeper:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
             join(list(cgroups))
+            if self._kind == "bubblewrap":
+                syscalls.unshare(syscalls.CLONE_NEWNS)
+                namespaces.mount_work(self._root, self._limits.disk_bytes, user)
             if user is not None:
                 namespaces.become(user)
                 most = self._limits.max_processes + OVERHEAD_PROCESSES
@@ -137,7 +140,7 @@ class Keeper:
         os.set_inheritable(control, True)
         python = [self._python, *FLAGS, "-c", BOOT.format(source=SOURCE)]
         command = [*python, str(control), json.dumps(self._limits.as_dict())]
-        words = bubblewrap_words(self._bubblewrap, self._root, self._limits.disk_bytes, command)
+        words = bubblewrap_words(self._bubblewrap, self._root, command)
         os.execve(self._bubblewrap, words, ENVIRONMENT)  # noqa: S606 - no shell is wanted
 
 

@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -90,7 +91,7 @@ class Sandbox:
         if kind != supervisor.READY:
             raise Transient(f"a sandbox did not start: {payload.decode(errors='replace')[:300]}")
 
-    def give(self, job: dict[str, object], cpu_s: float) -> None:
+    def give(self, job: Mapping[str, object], cpu_s: float) -> None:
         """The one task of its life, with the CPU time of each of its processes. Raises `Transient`."""
         self._cpu_s = cpu_s
         self._nonce = secrets.token_bytes(supervisor.NONCE_BYTES)
@@ -139,8 +140,7 @@ class Sandbox:
 
     def _note(self, kind: bytes, payload: bytes) -> None:
         if kind == supervisor.STDOUT:
-            self._cpu_s = 0.0
-        self._stdout = payload
+            self._stdout = payload
         elif kind == supervisor.STDERR:
             self._stderr = payload
         elif kind == supervisor.END:

@@ -66,11 +66,22 @@ def run_as_first(
     os._exit(0)
 
 
+def mount_work(root: str, disk_bytes: int, user: int | None = None) -> None:
+    """The only writable folder: in memory, limited in size and in number of files. Raises `OSError`.
+
+    Args:
+        user: whose it is; None = ours.
+    """
+    options = f"mode=700,size={disk_bytes},nr_inodes={max(64, disk_bytes // 4096)}"
+    if user is not None:
+        options += f",uid={user},gid={user}"
+    syscalls.mount("tmpfs", f"{root}{WORK}", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+
+
 def _shut_in(root: str, disk_bytes: int) -> None:
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount(root, root, flags=syscalls.MS_BIND | syscalls.MS_REC)
-    size = f"mode=700,size={disk_bytes},nr_inodes={max(64, disk_bytes // 4096)}"
-    syscalls.mount("tmpfs", f"{root}{WORK}", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, size)
+    mount_work(root, disk_bytes)
     syscalls.pivot_into(root)
     os.chdir(WORK)
     syscalls.drop_capabilities()

@@ -29,7 +29,8 @@ attempt("memory of process 1", lambda: open("/proc/1/mem", "rb").read(1))
         "find the tests in argv, environment and working folder",
         "E3",
         """
-if [word for word in sys.argv if word] or os.listdir(".") or set(os.environ) - {"PATH", "LANG", "HOME", "PYTHONHASHSEED", "PWD", "LC_CTYPE"}:
+known = {"PATH", "LANG", "HOME", "PYTHONHASHSEED", "PWD", "LC_CTYPE"}
+if [word for word in sys.argv if word] or os.listdir(".") or set(os.environ) - known:
     print("escaped:", sys.argv, os.listdir("."), dict(os.environ))
 """,
     ),
@@ -93,8 +94,10 @@ for library in libraries:
         """
 import glob
 for path in glob.glob("/usr/*bin/*") + glob.glob("/bin/*") + glob.glob("/usr/lib/*/*") + glob.glob("/usr/libexec/*"):
-    if os.path.isfile(path) and os.stat(path).st_mode & 0o6000:
-        attempt(path, lambda: os.posix_spawn(path, [path], {}))
+    if os.path.isfile(path) and os.stat(path).st_mode & 0o6000 and not os.statvfs(path).f_flag & os.ST_NOSUID:
+        print("escaped:", path)
+if not os.statvfs(".").f_flag & os.ST_NOSUID:
+    print("escaped: files of its own")
 """,
     ),
 )

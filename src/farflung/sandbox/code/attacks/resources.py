@@ -100,7 +100,13 @@ if count > 5000:
     fails(
         "CPU, deaf to signals",
         "E5",
-        "import signal\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n    except OSError: pass\nwhile True: pass\n",
+        """
+import signal
+for n in range(1, 32):
+    try: signal.signal(n, signal.SIG_IGN)
+    except OSError: pass
+while True: pass
+""",
         Outcome.TIME_LIMIT,
     ),
     fails("a tower of powers", "E5", "print(9 ** 9 ** 9)\n", Outcome.TIME_LIMIT, *_OVER),

@@ -5,21 +5,20 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
+from farflung.cli.evaluate_report import Report
 from farflung.config.base import Config
-from farflung.envs.base import Environment
+from farflung.envs.base import Environment, graders_of
+from farflung.envs.graders.registry import require_ready
 from farflung.envs.registry import load_environment
 from farflung.errors import UserError
-from farflung.evaluation.records import SampleFile, SampleRow
-from farflung.evaluation.scores import Estimate, avg_at, maj_at, pass_at
+from farflung.evaluation.records import SampleFile
 from farflung.model.description import model_name
 from farflung.wire.pool import EnvArg
 
@@ -31,6 +30,8 @@ class EvalConfig(Config):
     """Options of the command."""
 
     env: str
+    adapter: str = ""
+    """Folder; empty = none."""
     tasks: int = Field(128, ge=1, le=1_000_000)
     samples: int = Field(4, ge=1, le=4096)
     k: tuple[int, ...] = ()
@@ -46,16 +47,19 @@ def run_eval(arguments: Namespace, settings: list[str]) -> int:
     """Sample, grade, score; interrupted, the same command goes on."""
     config, env_args = _config(arguments), _env_args(settings)
     environment = load_environment(config.env, config.seed, env_args)
+    require_ready(graders_of(environment))
     path = Path(arguments.model)
     out = Path(arguments.out) if arguments.out else Path("evals", _name(path, config, env_args))
     file = SampleFile(out / "samples.jsonl", _header(path, config, env_args), config.samples)
     num_skipped = _sample(path, config, environment, file)
-    result = _result(config, file.rows, num_skipped)
+    report = Report(env=config.env, split=config.split, num_samples=config.samples, ks=_ks(config))
+    result = report.result(file.rows, num_skipped)
     (out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     if arguments.json:
         sys.stdout.write(json.dumps(result) + "\n")
     else:
-        Console(file=sys.stdout).print(_table(config, file.rows, num_skipped))
+        for table in report.tables(file.rows, num_skipped):
+            Console(file=sys.stdout).print(table)
         sys.stdout.write(f"every sample: {out / 'samples.jsonl'}\n")
     return 0
 
@@ -100,18 +104,24 @@ def _value(text: str) -> EnvArg:
 
 def _name(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> str:
     """Readable, and its own for every combination of options."""
-    options = json.dumps([str(path.resolve()), config.model_dump(exclude={"k"}), env_args], sort_keys=True)
+    options = json.dumps([str(path.resolve()), _options(config, {"k"}), env_args], sort_keys=True)
     digest = hashlib.sha256(options.encode()).hexdigest()[:8]
     return f"{model_name(path)}-{config.env.replace(':', '-')}-{digest}"
 
 
+def _options(config: EvalConfig, without: set[str]) -> dict[str, Any]:
+    """Those that matter, as they are named in files."""
+    return config.model_dump(exclude=without if config.adapter else {*without, "adapter"})
+
+
 def _header(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> dict[str, Any]:
     """What fixes the samples. The weights by their size and time, since hashing gigabytes would cost minutes."""
-    weights = sorted(path.glob("*.safetensors"))
+    folders = [path, Path(config.adapter)] if config.adapter else [path]
+    weights = [file for folder in folders for file in sorted(folder.glob("*.safetensors"))]
     return {
         "model": str(path.resolve()),
         "weights": [[file.name, file.stat().st_size, int(file.stat().st_mtime)] for file in weights],
-        **config.model_dump(exclude={"k", "tasks", "batch_rows"}),
+        **_options(config, {"k", "tasks", "batch_rows"}),
         "env_args": env_args,
     }
 
@@ -123,6 +133,7 @@ def _sample(path: Path, config: EvalConfig, environment: Environment, file: Samp
     from farflung.engine.base import SamplingParams
     from farflung.engine.torch_engine import TorchEngine
     from farflung.evaluation.benchmark import BenchmarkPlan, sample_chunks
+    from farflung.model.adapter_files import load_adapter_folder
     from farflung.model.folder import load_folder
     from farflung.model.tokenizer import Tokenizer
     from farflung.model.vocabulary import end_of_sequence, never_drawn
@@ -131,6 +142,8 @@ def _sample(path: Path, config: EvalConfig, environment: Environment, file: Samp
     tokenizer = Tokenizer.from_files(model.tokenizer_files)
     engine = TorchEngine(model.config, max_batch_rows=config.batch_rows, num_threads=torch.get_num_threads())
     engine.load_weights(model.state, 0)
+    if config.adapter:
+        engine.load_adapter(load_adapter_folder(Path(config.adapter), model.config), 0)
     params = SamplingParams(
         temperature=config.temperature,
         max_completion_tokens=config.max_tokens,
@@ -168,53 +181,8 @@ def _progress() -> Progress:
     return Progress(*columns, console=Console(file=sys.stderr), transient=True)
 
 
-def _ks(config: EvalConfig) -> list[int]:
+def _ks(config: EvalConfig) -> tuple[int, ...]:
     if config.k:
-        return sorted(set(config.k))
+        return tuple(sorted(set(config.k)))
     powers = [4**power for power in range(6) if 4**power < config.samples]
-    return sorted({*powers, config.samples})
-
-
-def _estimates(config: EvalConfig, rows: Sequence[SampleRow]) -> dict[str, Estimate]:
-    from farflung.evaluation.benchmark import task_samples
-
-    tasks = task_samples(rows)
-    estimates = {f"avg@{config.samples}": avg_at(tasks)}
-    for k in _ks(config):
-        if k > 1:
-            estimates |= {f"pass@{k}": pass_at(tasks, k), f"maj@{k}": maj_at(tasks, k)}
-    return estimates
-
-
-def _result(config: EvalConfig, rows: Sequence[SampleRow], num_skipped: int) -> dict[str, Any]:
-    return {
-        "env": config.env,
-        "split": config.split,
-        "num_tasks": len({row.task for row in rows}),
-        "num_samples": len(rows),
-        "num_ungraded": sum(row.correct is None for row in rows),
-        "num_prompts_too_long": num_skipped,
-        "truncated_share": _mean([float(row.is_truncated) for row in rows]),
-        "mean_length_tokens": _mean([float(row.num_tokens) for row in rows]),
-        "mean_reward": _mean([row.reward for row in rows if row.reward is not None]),
-        **{name: asdict(estimate) for name, estimate in _estimates(config, rows).items()},
-    }
-
-
-def _table(config: EvalConfig, rows: Sequence[SampleRow], num_skipped: int) -> Table:
-    result = _result(config, rows, num_skipped)
-    table = Table(title=f"{config.env}, {config.split}: {result['num_tasks']} tasks", box=None, padding=(0, 2))
-    for title in ("figure", "value", "95 % interval"):
-        table.add_column(title, justify="left" if title == "figure" else "right")
-    for name, estimate in _estimates(config, rows).items():
-        table.add_row(name, f"{estimate.value:.3f}", f"{estimate.low:.3f} to {estimate.high:.3f}")
-    table.add_row("mean length, tokens", f"{result['mean_length_tokens']:.1f}", "")
-    table.add_row("cut off at the limit", f"{result['truncated_share']:.1%}", "")
-    for name, title in (("num_ungraded", "samples without a grade"), ("num_prompts_too_long", "prompts too long")):
-        if result[name]:
-            table.add_row(title, str(result[name]), "")
-    return table
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
+    return tuple(sorted({*powers, config.samples}))

@@ -18,6 +18,11 @@ def build_pool(config: RunConfig) -> PoolSpec:
 
     section = config.environment
     environment = load_environment(section.name, config.environment_seed, section.args)
+    if not environment.num_tasks:
+        raise UserError(
+            f"environment.name is {section.name}, a test set that nothing is trained on: choose another, and name this "
+            "one in trainer.evaluation.environment"
+        )
     graders = graders_of(environment)
     require_known(graders)
     if config.pool.deterministic and not are_reproducible(graders):

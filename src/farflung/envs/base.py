@@ -90,6 +90,23 @@ def graders_of(environment: Environment) -> tuple[GraderSpec, ...]:
     return environment.graders if isinstance(environment, Graded) else ()
 
 
+@runtime_checkable
+class Levelled(Protocol):
+    """An environment that knows how hard each of its tasks is. Optional."""
+
+    def level(self, task: Task) -> str:
+        """Name of the task's difficulty, such as "3 steps"; "" if it is not known."""
+        ...
+
+
+def level_of(environment: Environment, task: Task) -> str:
+    """Where a task belongs in a table by difficulty: its level, else the part of the environment that it is from."""
+    level = environment.level(task) if isinstance(environment, Levelled) else ""
+    parts = {stratum.name for stratum in strata_of(environment)}
+    part = task.task_id.partition("/")[0]
+    return level or (part if part in parts else "")
+
+
 class EnvironmentFactory(Protocol):
     def __call__(self, seed: int, args: Mapping[str, EnvArg]) -> Environment:
         """Raises `UserError` naming the argument, the rule and the fix."""

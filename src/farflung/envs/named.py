@@ -6,7 +6,7 @@ The one place where any exception of an environment is caught, because an enviro
 from collections.abc import Callable
 from typing import TypeVar
 
-from farflung.envs.base import Environment, Grade, Split, graders_of, strata_of
+from farflung.envs.base import Environment, Grade, Split, graders_of, level_of, strata_of
 from farflung.errors import FarflungError, OurFault
 from farflung.wire.task import Task
 
@@ -33,6 +33,9 @@ class NamedEnvironment:
 
     def demonstration(self, task: Task, draw: int) -> str | None:
         return self._ask(f"demonstrating task {task.task_id}", lambda: self._environment.demonstration(task, draw))
+
+    def level(self, task: Task) -> str:
+        return self._ask(f"naming the level of task {task.task_id}", lambda: level_of(self._environment, task))
 
     def alphabet(self) -> str | None:
         return self._environment.alphabet()

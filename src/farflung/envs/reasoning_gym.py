@@ -128,6 +128,15 @@ class ReasoningGym:
             case "plain":
                 return task.answer
 
+    def level(self, task: Task) -> str:
+        """The data set's own figures of difficulty that it tells of a single puzzle: "num_digits 2, num_terms 3"."""
+        metadata = self._entry_of(task)["metadata"]
+        difficulty = metadata.get("difficulty")
+        if not isinstance(difficulty, Mapping):
+            return "" if difficulty is None else f"difficulty {difficulty}"
+        figures = {name: metadata.get(name) for name in sorted(difficulty)}
+        return ", ".join(f"{name} {value}" for name, value in figures.items() if isinstance(value, int | str))
+
     def alphabet(self) -> str | None:
         return ASCII if self.config.characters == "ascii" else None
 
@@ -144,8 +153,7 @@ class ReasoningGym:
                 return spoken.strip() or None
 
     def _score(self, task: Task, answer: str) -> float | None:
-        split, _, index = task.task_id.partition("/")
-        entry = self._entry("train" if split == "train" else "heldout", int(index))
+        entry = self._entry_of(task)
         scorer = self._stream("train", 0)
         try:
             return _bounded(scorer.score_answer(answer, entry))
@@ -153,6 +161,10 @@ class ReasoningGym:
             return 0.0 if _scores_its_reference(scorer, entry) else None
         except Exception:  # noqa: BLE001 - the boundary to foreign code: the trouble is ours, not the answer's
             return None
+
+    def _entry_of(self, task: Task) -> dict[str, Any]:
+        split, _, index = task.task_id.partition("/")
+        return self._entry("train" if split == "train" else "heldout", int(index))
 
     def _find_entry(self, split: Split, index: int) -> dict[str, Any]:
         check_index(split, index, self.num_tasks if split == "train" else self.num_heldout_tasks)

@@ -83,6 +83,18 @@ def check_dataset(name: str, args: Mapping[str, EnvArg], own: frozenset[str]) ->
             raise UserError(f"reasoning-gym:{name} has no argument {argument}; {hint}")
 
 
+def categories() -> dict[str, list[str]]:
+    """Category -> its data sets, both in alphabetical order; the library sorts data sets into subpackages.
+
+    Raises:
+        UserError: the library is missing.
+    """
+    found: dict[str, list[str]] = {}
+    for name, (dataset, _) in sorted(_registered().items()):
+        found.setdefault(dataset.__module__.split(".")[1], []).append(name)
+    return dict(sorted(found.items()))
+
+
 def open_dataset(name: str, seed: int, size: int, args: Mapping[str, EnvArg]) -> Any:
     """A `ProceduralDataset`: `dataset[index] -> {"question", "answer", "metadata"}` and `score_answer(answer, entry)`.
 

@@ -1,9 +1,11 @@
 """Environments by name.
 
-    built in                   sort-digits, mod-sum, long-addition, arithmetic, reverse-text, instructions
-    mixture                    several of the others, each with its share of the tasks (`envs.mixture`)
-    reasoning-gym:<data set>   any data set of that library that can be graded safely (`envs.reasoning_gym`)
-    anything else              an installed package's entry point in the group `farflung.environments`
+    built in                       sort-digits, mod-sum, long-addition, arithmetic, reverse-text, instructions
+    mixture                        several of the others, each with its share of the tasks (`envs.mixture`)
+    gsm8k-100, humaneval           published test sets, for evaluation alone (`envs.bundled`)
+    reasoning-gym:<data set>       any data set of that library that can be graded safely (`envs.reasoning_gym`)
+    reasoning-gym:<category>/all   all of a category (`envs.reasoning_gym_suite`)
+    anything else                  an installed package's entry point in the group `farflung.environments`
 
 A name never makes this process import a module that the operator has not installed as an environment: pool rules come
 from elsewhere. This module does not know what an environment does.
@@ -17,10 +19,13 @@ from farflung.envs import reasoning_gym
 from farflung.envs.arithmetic import Arithmetic
 from farflung.envs.base import Environment, EnvironmentFactory, graders_of
 from farflung.envs.graders.registry import require_ready
+from farflung.envs.gsm8k import Gsm8k
+from farflung.envs.humaneval import HumanEval
 from farflung.envs.instructions import Instructions
 from farflung.envs.long_addition import LongAddition
 from farflung.envs.mixture import Mixture
 from farflung.envs.mod_sum import ModSum
+from farflung.envs.reasoning_gym_suite import SUFFIX, ReasoningGymSuite
 from farflung.envs.reverse_text import ReverseText
 from farflung.envs.sort_digits import SortDigits
 from farflung.errors import UserError
@@ -34,6 +39,8 @@ BUILT_IN: Mapping[str, EnvironmentFactory] = {
     LongAddition.name: LongAddition,
     Arithmetic.name: Arithmetic,
     ReverseText.name: ReverseText,
+    Gsm8k.name: Gsm8k,
+    HumanEval.name: HumanEval,
     Instructions.name: Instructions,
 }
 
@@ -48,6 +55,9 @@ def load_environment(name: str, seed: int, args: Mapping[str, EnvArg]) -> Enviro
         return BUILT_IN[name](seed, args)
     if name == Mixture.name:
         return Mixture(seed, args, load_environment)
+    if name.startswith(reasoning_gym.PREFIX) and name.endswith(SUFFIX):
+        category = name.removeprefix(reasoning_gym.PREFIX).removesuffix(SUFFIX)
+        return ReasoningGymSuite(category, seed, args, load_environment)
     if name.startswith(reasoning_gym.PREFIX):
         return reasoning_gym.ReasoningGym(name.removeprefix(reasoning_gym.PREFIX), seed, args)
     installed = _installed()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParams
-from farflung.envs.base import Environment, Split
+from farflung.envs.base import Environment, Split, level_of
 from farflung.evaluation.heldout import ChatTokenizer
 from farflung.evaluation.records import SampleRow
 from farflung.evaluation.scores import TaskSamples
@@ -111,4 +111,5 @@ def _row(environment: Environment, tokenizer: ChatTokenizer, task: Task, made: C
         is_truncated=made.stop_reason is StopReason.LENGTH,
         reward=grade.reward,
         correct=correct,
+        level=level_of(environment, task),
     )

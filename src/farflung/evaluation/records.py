@@ -29,6 +29,8 @@ class SampleRow:
     reward: float | None
     correct: float | None
     """None = cannot be graded."""
+    level: str = ""
+    """How hard the task is, or which part of the environment it is from; "" = not known."""
 
 
 class SampleFile:

@@ -49,6 +49,8 @@ CASES: list[tuple[str, dict[str, EnvArg], str, str]] = [
     ("json-schema@1", {}, '{"type": "array", "items": {"minimum": 2}}', "[1]"),
     ("json-value@1", {}, '{"a": 1}', '{"a": 1.0}'),
     ("json-value@1", {"partial": True}, '{"a": 1, "b": 2}', '{"a": 1, "b": 3}'),
+    ("math-exact@1", {}, "1/2", "\\boxed{0.5}"),
+    ("math-exact@1", {}, "50", "\\boxed{50\\%}"),
     ("null@1", {}, "", "a poem"),
     ("unscramble@1", {}, '["A.", "B.", "C."]', "1. A.\n2. B.\n3. C."),
     ("unscramble@1", {"partial": True}, '["A.", "B.", "C."]', "B.\nC.\nA."),

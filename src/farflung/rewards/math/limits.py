@@ -11,7 +11,7 @@ MAX_CHARACTERS = 4_000
 MAX_TOKENS = 1_500
 """Most tokens of one text."""
 
-MAX_DEPTH = 24
+MAX_DEPTH = 80
 """Deepest nesting of groups, fractions, exponents and postfix signs."""
 
 MAX_DIGITS = 4_000

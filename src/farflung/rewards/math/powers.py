@@ -69,6 +69,7 @@ def prime_factors(number: int, budget: Budget) -> tuple[dict[int, int], int]:
         if prime * prime > number:
             break
         while number % prime == 0:
+            budget.spend(1 + number.bit_length() // 4096)
             factors[prime] = factors.get(prime, 0) + 1
             number //= prime
     if number == 1:

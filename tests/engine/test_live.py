@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from farflung.engine.base import GroupRequest, SamplingParams
 from farflung.engine.live import LiveBatch, LiveRequest, LiveToken
+from farflung.engine.rows_of import rows_of
 from farflung.engine.torch_engine import TorchEngine
 from farflung.errors import OurFault
 from farflung.model.config import LocalAttention, ModelConfig
@@ -28,7 +29,7 @@ EOS = 7
 def batch(config: ModelConfig = PLAIN, max_rows: int = 4, max_columns: int = 64, seed: int = 0) -> LiveBatch:
     decoder = Decoder(config).requires_grad_(False)
     load_hf_state(decoder, random_state(config, seed, std=0.3))
-    return LiveBatch(decoder, max_rows=max_rows, max_columns=max_columns, reserved_token_ids=(0, 3))
+    return LiveBatch(rows_of(decoder), max_rows=max_rows, max_columns=max_columns, reserved_token_ids=(0, 3))
 
 
 def request(
@@ -141,7 +142,7 @@ def test_what_does_not_fit_is_refused(changes: dict[str, int], sentence: str) ->
 def test_broken_weights_are_our_fault() -> None:
     live = batch()
     with torch.no_grad():
-        live._decoder.norm.weight.fill_(torch.nan)
+        live._model_rows._decoder.norm.weight.fill_(torch.nan)
     live.add(request(0))
     with pytest.raises(OurFault, match="not finite"):
         live.step()

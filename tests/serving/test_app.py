@@ -184,7 +184,7 @@ async def test_models_are_listed(start: Any) -> None:
 async def test_broken_weights_are_told_and_stay_told(start: Any) -> None:
     client = await start()
     with torch.no_grad():
-        client.engine._batch._decoder.norm.weight.fill_(torch.nan)
+        client.engine._batch._model_rows._decoder.norm.weight.fill_(torch.nan)
     for body in (chat(), chat(stream=True)):
         response = await client.post(CHAT, json=body)
         assert response.status == 500

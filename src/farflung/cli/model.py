@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from farflung.errors import UserError
-from farflung.model.config import ModelConfig
+from farflung.model.any_config import AnyConfig
 from farflung.model.tokenizer import Tokenizer
 from farflung.wire.task import Message
 
@@ -61,7 +61,7 @@ def _convert(source: Path, out: Path, dtype: str) -> int:
     return 0
 
 
-def _save(out: Path, config: ModelConfig, state: object, tokenizer_files: dict[str, bytes], dtype: str) -> None:
+def _save(out: Path, config: AnyConfig, state: object, tokenizer_files: dict[str, bytes], dtype: str) -> None:
     import torch
 
     from farflung.model.folder import save_folder

@@ -20,10 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from farflung.engine.forward import MIN_BATCH_ROWS, decode_step, prefill
-from farflung.engine.kv_cache import KVCache
+from farflung.engine.forward import MIN_BATCH_ROWS
+from farflung.engine.rows import Rows
 from farflung.errors import OurFault
-from farflung.model.decoder import Decoder
 from farflung.model.head import next_token_logits, vocabulary_mask
 from farflung.proofs.draws import gumbel_noise, position_keys
 from farflung.slots.noise import row_keys
@@ -77,32 +76,25 @@ class _Row:
 
 
 class LiveBatch:
-    """Rows in flight over one decoder."""
+    """Rows in flight over one model."""
 
-    def __init__(
-        self, decoder: Decoder, *, max_rows: int, max_columns: int, reserved_token_ids: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, rows: Rows, *, max_rows: int, max_columns: int, reserved_token_ids: Sequence[int] = ()) -> None:
         """
         Args:
+            rows: nobody else's.
             max_rows: completions in flight; others wait.
             max_columns: most tokens of prompt and completion together.
             reserved_token_ids: never drawn.
         """
-        self._decoder = decoder
-        weights = decoder.embed_tokens
-        self._device, self._vocab_size = weights.device, decoder.config.vocab_size
+        self._model_rows = rows
+        self._device, self._vocab_size = rows.head_weight.device, len(rows.head_weight)
         num_rows = max(max_rows, MIN_BATCH_ROWS)
         self.max_rows, self.max_columns = max_rows, max_columns
-        self._cache = KVCache(
-            decoder.config,
-            num_rows=num_rows,
-            max_columns=max_columns,
-            dtype=weights.dtype,
-            device=weights.device,
-        )
+        rows.fit(num_rows, max_columns)
         self._mask_V = vocabulary_mask(self._vocab_size, reserved_token_ids, self._device)
         self._waiting: deque[tuple[int, LiveRequest]] = deque()
         self._rows: list[_Row] = []
+        self._columns = torch.zeros(num_rows, dtype=torch.int64, device=self._device)
         self._tokens = torch.zeros(num_rows, dtype=torch.int64, device=self._device)
         self._next_handle = 0
 
@@ -160,13 +152,10 @@ class LiveBatch:
         num_live = len(self._rows)
         if not num_live:
             return []
-        num_run = max(num_live, MIN_BATCH_ROWS)
-        columns = np.zeros(num_run, dtype=np.int64)
+        columns = np.zeros(len(self._columns), dtype=np.int64)
         columns[:num_live] = [row.num_tokens - 1 for row in self._rows]
-        hidden_nD = decode_step(
-            self._decoder, self._cache, self._tokens[:num_run], self._on_device(columns), int(columns.max())
-        )
-        return [hidden_nD[:num_live]]
+        self._columns.copy_(torch.from_numpy(columns))
+        return [self._model_rows.decode(self._tokens, self._columns, num_live, int(columns.max()))[:num_live]]
 
     def _join(self) -> list[Tensor]:
         """Prompts of waiting requests into free rows; the states that predict their first tokens."""
@@ -181,15 +170,13 @@ class LiveBatch:
         if not joining:
             return []
         prompts = [request.prompt_tokens for _, request in joining]
-        prefilled = prefill(self._decoder, prompts)
-        lengths_A = prefilled.lengths_P
-        offsets = np.minimum(np.arange(lengths_A.max()), lengths_A[:, None] - 1)
+        prefilled = self._model_rows.prefill(prompts)
         first = len(self._rows)
         for handle, request in joining:
             key = row_keys(request.draw_seed, [(0, request.choice)])[0]
             self._rows.append(_Row(handle=handle, request=request, key=key, num_tokens=len(request.prompt_tokens)))
-        self._cache.reserve(max(row.num_tokens for row in self._rows))
-        self._cache.insert(first, prefilled.kv_SNKd, self._on_device(prefilled.starts_P[:, None] + offsets))
+        longest = max(row.num_tokens for row in self._rows)
+        self._model_rows.insert(first, prefilled, np.arange(len(joining)), longest)
         return [prefilled.last_hidden_PD]
 
     def _draw(self, states_nD: Tensor) -> list[LiveToken]:
@@ -199,7 +186,7 @@ class LiveBatch:
         missing = MIN_BATCH_ROWS - num_live
         if missing > 0:
             scaled_nD = torch.cat((scaled_nD, scaled_nD.new_zeros(missing, scaled_nD.shape[1])))
-        logits_nV = next_token_logits(scaled_nD, self._decoder.lm_head_weight, temperature=1.0, mask_V=self._mask_V)
+        logits_nV = next_token_logits(scaled_nD, self._model_rows.head_weight, temperature=1.0, mask_V=self._mask_V)
         logprobs_nV = torch.log_softmax(logits_nV[:num_live], dim=-1)
         tokens_n = (logprobs_nV + self._noise()).argmax(-1)
         logprobs_n = logprobs_nV.gather(-1, tokens_n.unsqueeze(-1)).squeeze(-1)
@@ -249,7 +236,7 @@ class LiveBatch:
         if targets:
             at, of = self._on_device(np.array(targets)), self._on_device(np.array(sources))
             self._tokens.index_copy_(0, at, self._tokens.index_select(0, of))
-            self._cache.move(at, of)
+            self._model_rows.move(at, of)
             for target, source in zip(targets, sources, strict=True):
                 self._rows[target] = self._rows[source]
         del self._rows[num_left:]

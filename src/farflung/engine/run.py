@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from farflung.engine.base import Completion, GroupRequest, SamplingParams
-from farflung.engine.forward import MIN_BATCH_ROWS, Prefill, decode_step, prefill
-from farflung.engine.kv_cache import KVCache
+from farflung.engine.forward import MIN_BATCH_ROWS
 from farflung.engine.noise_ahead import NoiseAhead
 from farflung.engine.outputs import Outputs
 from farflung.engine.plan import Joining, Plan
-from farflung.model.decoder import Decoder
+from farflung.engine.rows import Prompts, Rows
 from farflung.model.head import next_token_logits, vocabulary_mask
 from farflung.proofs.draws import draw, position_keys
 from farflung.slots.noise import row_keys
@@ -33,8 +32,7 @@ class Run:
 
     def __init__(
         self,
-        decoder: Decoder,
-        cache: KVCache,
+        rows: Rows,
         requests: Sequence[GroupRequest],
         params: SamplingParams,
         draw_seed: bytes,
@@ -42,13 +40,15 @@ class Run:
         num_rows: int,
         with_hidden: bool,
     ) -> None:
-        self._decoder, self._cache, self._requests, self._params = decoder, cache, requests, params
-        self._device, vocab_size = decoder.embed_tokens.device, decoder.config.vocab_size
+        """Args: rows: fitted, with none in flight."""
+        self._model_rows, self._requests, self._params = rows, requests, params
+        vocab_size, width = rows.head_weight.shape
+        self._device = rows.head_weight.device
         self._plan = Plan(requests, num_rows=num_rows, max_prefill_tokens=MAX_PREFILL_TOKENS)
         self._outputs = Outputs(
             requests,
             params.max_completion_tokens,
-            hidden_size=decoder.config.hidden_size if with_hidden else None,
+            hidden_size=width if with_hidden else None,
             device=self._device,
         )
         self._mask_V = self._is_eos_V = self._noise = None
@@ -59,8 +59,7 @@ class Run:
             self._is_eos_V[list(params.eos_token_ids)] = True
         if params.temperature > 0:
             self._noise = NoiseAhead(self._keys_of_cells(draw_seed), num_rows=num_rows, vocab_size=vocab_size)
-        self._open_prompt: tuple[int, Prefill] | None = None
-        cache.restart()
+        self._open_prompt: tuple[int, Prompts] | None = None
         # Of each row: its last token, the column that this token goes to, the output cell of the next token.
         self._rows = torch.zeros(3, max(num_rows, MIN_BATCH_ROWS), dtype=torch.int64, device=self._device)
         self._token, self._column, self._cell = self._rows
@@ -102,9 +101,8 @@ class Run:
     def _decode(self) -> Tensor:
         """States [at least n, D] after appending each live row's last token."""
         num_live = self._plan.num_live
-        num_run = max(num_live, MIN_BATCH_ROWS)
         longest = int(self._num_tokens[:num_live].max()) - 1
-        return decode_step(self._decoder, self._cache, self._token[:num_run], self._column[:num_run], longest)
+        return self._model_rows.decode(self._token, self._column, num_live, longest)
 
     def _join(self) -> list[Tensor]:
         """Fill free rows from the queue; the states that predict each one's first token."""
@@ -115,28 +113,26 @@ class Run:
             states.append(prompts.last_hidden_PD.index_select(0, self._on_device(joining.request_of_row)))
         return states
 
-    def _prompts(self, requests: range) -> Prefill:
+    def _prompts(self, requests: range) -> Prompts:
         """Prompts of consecutive requests. The first may still be there from the last join: it had samples left."""
         prompts = [self._requests[index].prompt_tokens for index in requests]
         if self._open_prompt is None or self._open_prompt[0] != requests[0]:
-            prefilled = prefill(self._decoder, prompts)
+            prefilled = self._model_rows.prefill(prompts)
         elif len(prompts) == 1:
             prefilled = self._open_prompt[1]
         else:
-            prefilled = self._open_prompt[1].followed_by(prefill(self._decoder, prompts[1:]))
+            prefilled = self._open_prompt[1].followed_by(self._model_rows.prefill(prompts[1:]))
         self._open_prompt = (requests[-1], prefilled.last())
         return prefilled
 
-    def _place(self, joining: Joining, prompts: Prefill) -> None:
+    def _place(self, joining: Joining, prompts: Prompts) -> None:
         """Copy prompts into the rows that join, and set what is known of these rows."""
         num_live = self._plan.num_live
         first = num_live - joining.count
         lengths = prompts.lengths_P[joining.request_of_row]
-        offsets = np.minimum(np.arange(lengths.max()), lengths[:, None] - 1)
-        tokens_AP = prompts.starts_P[joining.request_of_row][:, None] + offsets
         self._num_tokens[first:num_live], self._num_drawn[first:num_live] = lengths, 0
-        self._cache.reserve(int(self._num_tokens[:num_live].max()))
-        self._cache.insert(first, prompts.kv_SNKd, self._on_device(tokens_AP))
+        longest = int(self._num_tokens[:num_live].max())
+        self._model_rows.insert(first, prompts, joining.request_of_row, longest)
         self._column[first:num_live] = self._on_device(lengths - 1)
         cells = self._cell[first:num_live]
         torch.arange(joining.first, joining.first + joining.count, out=cells).mul_(self._params.max_completion_tokens)
@@ -148,7 +144,7 @@ class Run:
         num_live = self._plan.num_live
         logits = next_token_logits(
             _at_least(states_nD, MIN_BATCH_ROWS),
-            self._decoder.lm_head_weight,
+            self._model_rows.head_weight,
             temperature=self._params.temperature or 1.0,
             mask_V=self._mask_V,
         )
@@ -174,7 +170,7 @@ class Run:
             self._host_rows[:, leaving.targets] = self._host_rows[:, leaving.sources]
             targets, sources = self._on_device(leaving.targets), self._on_device(leaving.sources)
             self._rows.index_copy_(1, targets, self._rows.index_select(1, sources))
-            self._cache.move(targets, sources)
+            self._model_rows.move(targets, sources)
             if self._noise is not None:
                 self._noise.move(targets, sources)
         # Idle rows run along when fewer than MIN_BATCH_ROWS are live: keep them inside the cache.

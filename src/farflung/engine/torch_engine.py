@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams
-from farflung.engine.forward import MIN_BATCH_ROWS
-from farflung.engine.kv_cache import KVCache
+from farflung.engine.rows_of import rows_of
 from farflung.engine.run import Run
-from farflung.model.config import ModelConfig
-from farflung.model.decoder import Decoder
+from farflung.model.any_config import AnyConfig
+from farflung.model.build import build_decoder
 from farflung.model.weights import load_hf_state
 
 
@@ -24,7 +23,7 @@ class TorchEngine:
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: AnyConfig,
         *,
         max_batch_rows: int,
         num_threads: int = 1,
@@ -43,8 +42,8 @@ class TorchEngine:
             raise ValueError(f"max_batch_rows is {max_batch_rows}: it must be at least 1")
         torch.set_num_threads(num_threads)
         self._config, self._max_batch_rows, self._should_stop = config, max_batch_rows, should_stop
-        self._decoder = Decoder(config, dtype=dtype, device=device).requires_grad_(False)
-        self._cache: KVCache | None = None
+        self._decoder = build_decoder(config, dtype=dtype, device=device).requires_grad_(False)
+        self._rows = rows_of(self._decoder)
         self._policy_version = -1
         self._stats = EngineStats(num_tokens=0, busy_s=0.0)
 
@@ -65,8 +64,7 @@ class TorchEngine:
             UserError: tensors are missing, unexpected or misshapen; the old weights stay.
         """
         load_hf_state(self._decoder, state)
-        if self._cache is not None:
-            self._cache.clear()
+        self._rows.clear()
         self._policy_version = policy_version
 
     def generate(
@@ -113,22 +111,8 @@ class TorchEngine:
     ) -> Run:
         num_rows = min(self._max_batch_rows, sum(request.num_samples for request in requests))
         longest_prompt = max(len(request.prompt_tokens) for request in requests)
-        cache = self._cache_for(num_rows, longest_prompt + params.max_completion_tokens)
-        return Run(self._decoder, cache, requests, params, draw_seed, num_rows=num_rows, with_hidden=with_hidden)
-
-    def _cache_for(self, num_rows: int, num_columns: int) -> KVCache:
-        """The cache of the last call if it is large enough: old contents are masked, never read."""
-        num_rows = max(num_rows, MIN_BATCH_ROWS)
-        cache = self._cache
-        if cache is None or cache.num_rows < num_rows or cache.max_columns < num_columns:
-            if cache is not None:
-                num_rows, num_columns = max(num_rows, cache.num_rows), max(num_columns, cache.max_columns)
-            weights = self._decoder.embed_tokens
-            cache = KVCache(
-                self._config, num_rows=num_rows, max_columns=num_columns, dtype=weights.dtype, device=weights.device
-            )
-            self._cache = cache
-        return cache
+        self._rows.fit(num_rows, longest_prompt + params.max_completion_tokens)
+        return Run(self._rows, requests, params, draw_seed, num_rows=num_rows, with_hidden=with_hidden)
 
     def _check(self, requests: Sequence[GroupRequest], params: SamplingParams) -> None:
         vocab_size = self._config.vocab_size

@@ -210,6 +210,11 @@ class Decoder(nn.Module):
         """[V, D]; the embedding matrix itself when tied."""
         return self.embed_tokens if self.lm_head is None else self.lm_head
 
+    @property
+    def embeddings(self) -> list[nn.Parameter]:
+        """Matrices of tokens: the embedding, and the head where that is another."""
+        return [self.embed_tokens] if self.lm_head is None else [self.embed_tokens, self.lm_head]
+
     def embed(self, tokens_N: Tensor) -> Tensor:
         """[N] ids -> [N, D] residual stream."""
         embedded_ND = F.embedding(tokens_N, self.embed_tokens)

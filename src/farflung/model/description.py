@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from farflung.errors import UserError
-from farflung.model.config import ModelConfig
+from farflung.model.any_config import AnyConfig, read_config
 from farflung.model.tokenizer import TOKENIZER_FILE, TOKENIZER_FILES
 
 CONFIG_FILE = "config.json"
 
 
-def load_config(path: Path) -> ModelConfig:
+def load_config(path: Path) -> AnyConfig:
     """Only the configuration. Raises UserError: no model folder, or a model that is not supported."""
     if not path.is_dir():
         raise UserError(f"{path} is not a folder: give the folder of a Hugging Face model")
-    return ModelConfig.from_hf(read_json(path / CONFIG_FILE))
+    return read_config(read_json(path / CONFIG_FILE))
 
 
 def model_name(path: Path) -> str:

@@ -15,8 +15,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from farflung.errors import OurFault, UserError
-from farflung.model.config import ModelConfig
+from farflung.model.any_config import AnyConfig
 from farflung.model.description import CONFIG_FILE, load_config, load_tokenizer_files, read_json
+from farflung.model.foreign import library
+from farflung.model.foreign.config import ForeignConfig
 from farflung.model.weights import check_state, expected_shapes, to_safetensors_bytes
 
 WEIGHTS_FILE = "model.safetensors"
@@ -29,7 +31,7 @@ _BUFFER_SUFFIX = "rotary_emb.inv_freq"
 class LoadedModel:
     """Everything of a folder that matters here."""
 
-    config: ModelConfig
+    config: AnyConfig
     state: dict[str, Tensor]
     """Hugging Face names, in the folder's own dtype, exactly those of `expected_shapes(config)`."""
     tokenizer_files: dict[str, bytes]
@@ -43,6 +45,8 @@ def load_folder(path: Path) -> LoadedModel:
     """
     config = load_config(path)
     state = dict(_tensors(path))
+    if isinstance(config, ForeignConfig):
+        state = library.from_files(config, state)
     check_state(config, state)
     return LoadedModel(
         config=config,
@@ -78,7 +82,7 @@ def weights_in(path: Path) -> str:
 
 def save_folder(
     path: Path,
-    config: ModelConfig,
+    config: AnyConfig,
     state: Mapping[str, Tensor],
     tokenizer_files: Mapping[str, bytes],
     *,
@@ -93,9 +97,12 @@ def save_folder(
     check_state(config, state)
     if path.exists() and not (path / CONFIG_FILE).is_file():
         raise UserError(f"{path} exists and is not a model folder: choose another place, or remove it")
+    named = {name: state[name] for name in expected_shapes(config)}
+    if isinstance(config, ForeignConfig):
+        named = library.to_files(config, named)
     files = {
         CONFIG_FILE: json.dumps(config.to_hf() | {"dtype": str(dtype).removeprefix("torch.")}, indent=2).encode(),
-        WEIGHTS_FILE: to_safetensors_bytes({name: state[name] for name in expected_shapes(config)}, dtype),
+        WEIGHTS_FILE: to_safetensors_bytes(named, dtype),
         **tokenizer_files,
     }
     try:

@@ -14,8 +14,12 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from farflung.errors import PeerFault, UserError
-from farflung.model.config import ModelConfig
-from farflung.model.decoder import Decoder, DecoderLayer
+from farflung.model.any_config import AnyConfig
+from farflung.model.build import AnyDecoder
+from farflung.model.decoder import DecoderLayer
+from farflung.model.foreign import library
+from farflung.model.foreign.config import ForeignConfig
+from farflung.model.foreign.decoder import ForeignDecoder
 from farflung.model.rope import pairs_to_halves, pairs_to_neighbours
 from farflung.wire.canonical import MALFORMED_RECORD
 
@@ -24,8 +28,10 @@ MAX_HEADER_BYTES = 16 << 20
 _FLOAT_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
-def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+def expected_shapes(config: AnyConfig) -> dict[str, tuple[int, ...]]:
     """Every tensor of a model by Hugging Face name, in the order of the forward pass."""
+    if isinstance(config, ForeignConfig):
+        return dict(library.shapes(config))
     size, middle, head = config.hidden_size, config.intermediate_size, config.head_dim
     num_query, num_kv = config.num_heads * head, config.num_kv_heads * head
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config.vocab_size, size)}
@@ -60,8 +66,10 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def state_to_hf(decoder: Decoder) -> dict[str, Tensor]:
+def state_to_hf(decoder: AnyDecoder) -> dict[str, Tensor]:
     """Detached copies of the decoder's tensors under Hugging Face names, in `expected_shapes` order."""
+    if isinstance(decoder, ForeignDecoder):
+        return {name: tensor.detach().clone() for name, tensor in decoder.tensors.items()}
     state: dict[str, Tensor] = {
         "model.embed_tokens.weight": decoder.embed_tokens,
         "model.norm.weight": decoder.norm.weight,
@@ -73,7 +81,7 @@ def state_to_hf(decoder: Decoder) -> dict[str, Tensor]:
     return {name: state[name].detach().clone() for name in expected_shapes(decoder.config)}
 
 
-def load_hf_state(decoder: Decoder, state: Mapping[str, Tensor]) -> None:
+def load_hf_state(decoder: AnyDecoder, state: Mapping[str, Tensor]) -> None:
     """Copy a state into the decoder, converting to its dtype.
 
     A tied model may bring an `lm_head.weight` if it equals the embedding.
@@ -83,6 +91,10 @@ def load_hf_state(decoder: Decoder, state: Mapping[str, Tensor]) -> None:
     """
     check_state(decoder.config, state)
     with torch.no_grad():
+        if isinstance(decoder, ForeignDecoder):
+            for name, tensor in decoder.tensors.items():
+                tensor.copy_(state[name])
+            return
         decoder.embed_tokens.copy_(state["model.embed_tokens.weight"])
         decoder.norm.weight.copy_(state["model.norm.weight"])
         if decoder.lm_head is not None:
@@ -92,7 +104,7 @@ def load_hf_state(decoder: Decoder, state: Mapping[str, Tensor]) -> None:
             _fuse_layer(layer, {name: state[prefix + name] for name in _split_layer(layer)})
 
 
-def check_state(config: ModelConfig, state: Mapping[str, Tensor]) -> None:
+def check_state(config: AnyConfig, state: Mapping[str, Tensor]) -> None:
     """Raises UserError: tensors missing, unexpected or of another shape, each named."""
     shapes = expected_shapes(config)
     missing = [name for name in shapes if name not in state]
@@ -200,7 +212,7 @@ def _fuse_layer(layer: DecoderLayer, theirs: Mapping[str, Tensor]) -> None:
         parameters[name].copy_(tensor)
 
 
-def _is_tied_copy(config: ModelConfig, state: Mapping[str, Tensor], name: str) -> bool:
+def _is_tied_copy(config: AnyConfig, state: Mapping[str, Tensor], name: str) -> bool:
     embedding = state.get("model.embed_tokens.weight")
     return (
         config.tie_word_embeddings

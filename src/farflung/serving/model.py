@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from farflung.engine.live import LiveBatch, LiveRequest
+from farflung.engine.rows_of import rows_of
 from farflung.errors import UserError
-from farflung.model.config import ModelConfig
-from farflung.model.decoder import Decoder
+from farflung.model.any_config import AnyConfig
+from farflung.model.build import build_decoder
 from farflung.model.description import model_name
 from farflung.model.folder import load_folder
 from farflung.model.tokenizer import Tokenizer
@@ -28,7 +29,7 @@ BUDGET_SENTENCE = "Think for {tokens} tokens before giving a response."
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class ServedModel:
     name: str
-    config: ModelConfig
+    config: AnyConfig
     tokenizer: Tokenizer
     eos_token_ids: frozenset[int]
     max_context_tokens: int
@@ -105,11 +106,11 @@ def load_served(path: Path, config: ServeConfig) -> tuple[ServedModel, LiveBatch
     torch.set_num_threads(config.threads)
     loaded = load_folder(path)
     tokenizer = Tokenizer.from_files(loaded.tokenizer_files)
-    decoder = Decoder(loaded.config).requires_grad_(False)
+    decoder = build_decoder(loaded.config).requires_grad_(False)
     load_hf_state(decoder, loaded.state)
     max_context_tokens = min(config.max_context_tokens, loaded.config.max_context_tokens)
     batch = LiveBatch(
-        decoder,
+        rows_of(decoder),
         max_rows=config.max_concurrency,
         max_columns=max_context_tokens,
         reserved_token_ids=never_drawn(tokenizer, loaded.config),

@@ -12,7 +12,7 @@ from farflung.engine.base import SamplingParams
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
 from farflung.evaluation.heldout import Evaluation, evaluate
-from farflung.model.config import ModelConfig
+from farflung.model.any_config import AnyConfig
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence
 from farflung.trainer.config import EvaluationConfig
@@ -30,7 +30,7 @@ class Canary:
     def __init__(
         self,
         config: EvaluationConfig,
-        model: ModelConfig,
+        model: AnyConfig,
         environment: Environment,
         tokenizer: Tokenizer,
         pool: PoolSpec,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
+from farflung.model.build import AnyDecoder
 from farflung.model.cells import Prefixes
-from farflung.model.decoder import Decoder
 from farflung.model.head import token_logprobs
 from farflung.model.layout import SequenceLayout
 from farflung.model.varlen import can_attend_packed
@@ -14,7 +14,7 @@ from farflung.rl.batch import FlatBatch
 
 
 def batch_logprobs(
-    decoder: Decoder, batch: FlatBatch, temperature: float = 1.0, reserved_token_ids: Sequence[int] = ()
+    decoder: AnyDecoder, batch: FlatBatch, temperature: float = 1.0, reserved_token_ids: Sequence[int] = ()
 ) -> tuple[Tensor, Tensor]:
     """(logprobs_M, entropy_M), on the device of the decoder and of the batch."""
     prefixes = None

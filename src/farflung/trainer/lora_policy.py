@@ -30,6 +30,7 @@ Publish = Literal["merged", "adapter"]
 class LoraPolicy(PolicyBase):
     """Only the adapter is trained."""
 
+    config: ModelConfig
     lora: LoraSpec
 
     def __init__(
@@ -59,7 +60,9 @@ class LoraPolicy(PolicyBase):
         }
         self.base = {name: tensor.to(self.device) for name, tensor in publishable_state(base).items()}
         """bf16 on the device of the passes, under Hugging Face names."""
-        self.published = decoder_for(config, compute, self.device)
+        published = decoder_for(config, compute, self.device)
+        assert isinstance(published, Decoder), "adapters are those of the own decoder"
+        self.published: Decoder = published
         attach(self.published, spec, requires_grad=True)
         set_merged(self.published, is_merged=publish == "merged")
         load_hf_state(self.published, self.base)

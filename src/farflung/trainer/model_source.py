@@ -9,8 +9,8 @@ from pathlib import Path
 
 from farflung.envs.base import Environment
 from farflung.errors import UserError
+from farflung.model.any_config import AnyConfig
 from farflung.model.characters import character_tokenizer
-from farflung.model.config import ModelConfig
 from farflung.model.description import CONFIG_FILE, load_config, load_tokenizer_files
 from farflung.model.presets import tiny_config
 from farflung.model.tokenizer import Tokenizer
@@ -24,7 +24,7 @@ TINY = "tiny"
 class ModelDescription:
     """A model without its weights."""
 
-    config: ModelConfig
+    config: AnyConfig
     tokenizer: Tokenizer
 
     @property

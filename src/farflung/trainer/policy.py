@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from farflung.model.config import ModelConfig
-from farflung.model.decoder import Decoder
+from farflung.model.any_config import AnyConfig
+from farflung.model.build import AnyDecoder, build_decoder
 from farflung.model.weights import load_hf_state, publishable_state, state_to_hf
 from farflung.trainer.config import ComputeConfig, OptimizerConfig
 from farflung.trainer.optim import make_optimizers
@@ -25,7 +25,7 @@ class Policy(PolicyBase):
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: AnyConfig,
         state: Mapping[str, Tensor],
         optimizer: OptimizerConfig,
         compute: ComputeConfig = CPU_FLOAT32,
@@ -37,9 +37,10 @@ class Policy(PolicyBase):
         """
         self.config = config
         self.device = device_of(compute)
-        self.masters = Decoder(config, device=self.device)
+        self.masters = build_decoder(config, device=self.device)
         self.published = decoder_for(config, compute, self.device)
         load_hf_state(self.masters, state)
+        load_hf_state(self.published, state)  # also what is no parameter, and so not rounded from the masters
         self._optimizers = make_optimizers(self.masters, optimizer)
         self.round_masters()
 
@@ -48,7 +49,7 @@ class Policy(PolicyBase):
         return dict(self.masters.named_parameters())
 
     @property
-    def supervised(self) -> Decoder:
+    def supervised(self) -> AnyDecoder:
         """The masters themselves."""
         return self.masters
 

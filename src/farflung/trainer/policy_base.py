@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from farflung.errors import UserError
-from farflung.model.config import ModelConfig
-from farflung.model.decoder import Decoder
+from farflung.model.any_config import AnyConfig
+from farflung.model.build import AnyDecoder, build_decoder
 from farflung.model.lora import LoraSpec
 from farflung.trainer.config import ComputeConfig
 
@@ -25,9 +25,9 @@ CPU_FLOAT32 = ComputeConfig()
 class PolicyBase(ABC):
     """One per trainer. Tensors stay on one device."""
 
-    config: ModelConfig
+    config: AnyConfig
     device: torch.device
-    published: Decoder
+    published: AnyDecoder
     """What passes are computed with."""
     lora: LoraSpec | None = None
     """None: all weights are trained."""
@@ -39,7 +39,7 @@ class PolicyBase(ABC):
 
     @property
     @abstractmethod
-    def supervised(self) -> Decoder:
+    def supervised(self) -> AnyDecoder:
         """What a warm start computes with; see `descend`."""
 
     @abstractmethod
@@ -152,9 +152,9 @@ def device_of(compute: ComputeConfig) -> torch.device:
     return device
 
 
-def decoder_for(config: ModelConfig, compute: ComputeConfig, device: torch.device) -> Decoder:
+def decoder_for(config: AnyConfig, compute: ComputeConfig, device: torch.device) -> AnyDecoder:
     """What passes are computed with, without weights yet."""
-    return Decoder(
+    return build_decoder(
         config,
         dtype=torch.bfloat16 if compute.dtype == "bfloat16" else torch.float32,
         device=device,

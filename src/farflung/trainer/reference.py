@@ -14,8 +14,8 @@ from pathlib import Path
 from torch import Tensor
 
 from farflung.errors import OurFault, UserError
-from farflung.model.config import ModelConfig
-from farflung.model.decoder import Decoder
+from farflung.model.any_config import AnyConfig
+from farflung.model.build import AnyDecoder, build_decoder
 from farflung.model.folder import load_folder, save_folder
 from farflung.model.weights import load_hf_state, publishable_state, to_safetensors_bytes
 from farflung.rl.types import TrainingSample
@@ -45,7 +45,7 @@ class Reference:
         self._policy = policy
         self._folder = folder
         self._policy_files = dict(policy_files)
-        self._decoder: Decoder | None = None
+        self._decoder: AnyDecoder | None = None
         self._sha256 = ""
         self._is_given = is_given
         if is_given:
@@ -115,9 +115,9 @@ class Reference:
             )
         self._take(loaded.config, publishable_state(loaded.state))
 
-    def _take(self, config: ModelConfig, state: Mapping[str, Tensor]) -> None:
+    def _take(self, config: AnyConfig, state: Mapping[str, Tensor]) -> None:
         published = self._policy.published
-        decoder = Decoder(
+        decoder = build_decoder(
             config,
             dtype=published.lm_head_weight.dtype,
             device=self._policy.device,

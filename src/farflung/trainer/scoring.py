@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from farflung.model.decoder import Decoder
+from farflung.model.build import AnyDecoder
 from farflung.rl.batch import flatten
 from farflung.rl.packing import split_micro_batches
 from farflung.rl.types import TrainingSample
@@ -31,7 +31,7 @@ class Score:
 
 @torch.no_grad()
 def score(
-    decoder: Decoder,
+    decoder: AnyDecoder,
     samples: Sequence[TrainingSample],
     *,
     temperature: float,

@@ -16,8 +16,10 @@ from farflung.envs.digest import data_digest, package_of
 from farflung.envs.named import NamedEnvironment
 from farflung.envs.registry import load_for_grading
 from farflung.errors import UserError
+from farflung.model.config import ModelConfig
 from farflung.model.factory import random_state
 from farflung.model.folder import load_folder
+from farflung.model.foreign.config import ForeignConfig
 from farflung.model.lora import TARGETS, LoraSpec, fresh_adapter
 from farflung.model.vocabulary import never_drawn
 from farflung.rl.buffer import BufferParams, Counts, ExperienceBuffer, every_group
@@ -133,6 +135,11 @@ def _policy(
     if not lora.rank:
         masters = _first_masters(config, description, seed) if checkpoint is None else checkpoint.masters
         return Policy(description.config, masters, config.optimizer, config.compute)
+    if isinstance(description.config, ForeignConfig):
+        raise UserError(
+            f"trainer.lora.rank is {lora.rank}, but {description.config.architecture} is run by transformers "
+            f"({description.config.reason}): adapters are those of the own decoder; set trainer.lora.rank to 0"
+        )
     spec = lora_spec(lora)
     return LoraPolicy(
         description.config,
@@ -256,6 +263,7 @@ def _check_same_pool(checkpoint: Checkpoint, pool: PoolSpec) -> None:
 
 def _first_masters(config: TrainerConfig, description: ModelDescription, seed: int) -> dict[str, Tensor]:
     if config.model.path == TINY:
+        assert isinstance(description.config, ModelConfig), "a model that is made here is one of the own decoder"
         return random_state(description.config, seed, config.model.init_std)
     return load_folder(Path(config.model.path)).state
 

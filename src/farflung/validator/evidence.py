@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from farflung.envs.base import Environment
 from farflung.envs.registry import load_for_grading
 from farflung.errors import OurFault
-from farflung.model.config import ModelConfig
+from farflung.model.any_config import read_config
 from farflung.model.description import CONFIG_FILE
 from farflung.model.tokenizer import TOKENIZER_FILES, Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
@@ -71,7 +71,7 @@ class Judge:
         tokenizer = Tokenizer.from_files(files)
         if tokenizer.digest != pool.tokenizer_digest:
             raise OurFault(f"tokenizer {tokenizer.digest} is not the pool's {pool.tokenizer_digest}")
-        config = ModelConfig.from_hf(json.loads(files[CONFIG_FILE]))
+        config = read_config(json.loads(files[CONFIG_FILE]))
         rules = JudgeRules(
             pool=pool,
             vocab_size=config.vocab_size,

@@ -14,7 +14,7 @@ from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParam
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
 from farflung.errors import FarflungError, PeerFault
-from farflung.model.config import ModelConfig
+from farflung.model.any_config import read_config
 from farflung.model.description import CONFIG_FILE
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
@@ -59,7 +59,7 @@ class Sampler:
         tokenizer = Tokenizer.from_files(fetched.files)
         if tokenizer.digest != pool.tokenizer_digest:
             raise PeerFault("wrong_pool", f"tokenizer {tokenizer.digest}, the pool says {pool.tokenizer_digest}")
-        config = ModelConfig.from_hf(json.loads(fetched.files[CONFIG_FILE]))
+        config = read_config(json.loads(fetched.files[CONFIG_FILE]))
         params = SamplingParams(
             temperature=pool.temperature,
             max_completion_tokens=pool.max_completion_tokens,

@@ -34,6 +34,8 @@ FIXED = (
     "compute.device",
     "compute.dtype",
     "curriculum.",
+    "evaluation.environment",
+    "evaluation.environment_args",
     "evaluation.num_tasks",
     "evaluation.temperature",
     "lora.",

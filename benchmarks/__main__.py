@@ -17,6 +17,7 @@ BENCHMARKS = (
     "staleness",
     "stragglers",
     "curriculum",
+    "grading",
 )
 """Modules, imported when they are wanted, since some need a peer library. Each has `run()`, which measures, prints what
 it does and calls `record` for every figure."""

@@ -1,22 +1,22 @@
-"""Which half a pair belongs to, and reading the halves."""
+"""Which part a pair belongs to, and reading the parts."""
 
 import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal
 
-Half = Literal["dev", "held"]
+Part = Literal["dev", "held", "fresh"]
 
 FOLDER = Path(__file__).parent
 
 
-def half_of(gold: str, answer: str) -> Half:
+def half_of(gold: str, answer: str) -> Part:
     """By the lowest bit of a hash of the two texts: nobody chose."""
     digest = hashlib.sha256(json.dumps([gold, answer]).encode()).digest()
     return "held" if digest[-1] & 1 else "dev"
 
 
-def read(half: Half) -> list[dict[str, Any]]:
+def read(part: Part) -> list[dict[str, Any]]:
     """The rows of one file: gold, answer, label, kind, provenance and, in some, policy."""
-    lines = (FOLDER / f"{half}.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (FOLDER / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]

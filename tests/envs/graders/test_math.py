@@ -124,7 +124,8 @@ def test_the_second_opinion_never_turns_a_no_into_a_yes() -> None:
 def test_the_second_opinion_decides_what_the_rules_leave_open() -> None:
     pool = ScriptedPool(YES)
     assert MathGrader(pool=pool).grade_answer(r"\boxed{\sin(2x)}", r"\boxed{2\sin x\cos x}") == YES
-    assert pool.questions == [(r"\sin(2x)", r"2\sin x\cos x")]
+    assert MathGrader(pool=pool).grade_answer(r"$\sin(2x)$", r"\(2\sin x\cos x\)") == YES
+    assert pool.questions == [(r"\sin(2x)", r"2\sin x\cos x")] * 2
     alone = MathGrader().grade_answer(r"\sin(2x)", r"2\sin x\cos x")
     assert (alone.verdict, alone.undecided) == (0.0, True)
 

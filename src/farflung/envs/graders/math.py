@@ -23,6 +23,7 @@ from farflung.rewards.decision import Decision
 from farflung.rewards.extract import final_answer
 from farflung.rewards.math.grade import grade_math, marked
 from farflung.rewards.math.policy import DEFAULT_POLICY, MathPolicy
+from farflung.rewards.math.spelling import normalize
 from farflung.sandbox.math.pool import MathPool, require_math_verify
 from farflung.wire.pool import EnvArg
 
@@ -47,7 +48,7 @@ class MathGrader:
         exact = grade_math(gold, answer, self.policy)
         if not exact.undecided or self.pool is None:
             return exact
-        gold, answer = marked(gold), marked(answer)
+        gold, answer = normalize(marked(gold)), normalize(marked(answer))
         rule = unfit(gold, answer)
         if rule is not None:
             return Decision(exact.verdict, f"not_asked_{rule}", f"after {exact.rule}")

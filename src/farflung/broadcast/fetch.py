@@ -69,16 +69,23 @@ class PolicyFetcher:
         self._cache = cache
         self._policy = policy
         self._sleep = sleep
+        self._held: set[str] = set()
+
+    def hold(self, sha256: str) -> None:
+        """The caller keeps the content of this file: from now on it is neither fetched nor returned."""
+        self._held.add(sha256)
 
     async def fetch(self, manifest: Manifest, names: Container[str] | None = None) -> dict[str, bytes]:
-        """File name -> verified bytes, of all files or only of those in `names`.
+        """File name -> verified bytes, of all files or only of those in `names`, without those that are held.
 
         Raises:
             PeerFault: the manifest breaks its rules, or no try gave a chunk's true bytes.
             Transient: a chunk stayed out of reach.
         """
         check_manifest(manifest, self._policy.limits)
-        files = [file for file in manifest.files if names is None or file.name in names]
+        files = [
+            file for file in manifest.files if (names is None or file.name in names) and file.sha256 not in self._held
+        ]
         chunks = self._cached(files)
         chunks |= await self._fetch_all(missing(files, chunks))
         return {file.name: join(file, chunks) for file in files}

@@ -18,6 +18,26 @@ PutManifest = Callable[[Manifest], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class CutFiles:
+    """Files as a manifest describes them, with their chunks."""
+
+    files: tuple[ManifestFile, ...]
+    chunks: Mapping[str, bytes]
+    """sha256 -> bytes."""
+
+
+def cut_files(files: Mapping[str, bytes], chunk_bytes: int) -> CutFiles:
+    """In name order."""
+    described = tuple(cut(name, data, chunk_bytes) for name, data in sorted(files.items()))
+    chunks = {
+        chunk.sha256: files[file.name][start : start + chunk.num_bytes]
+        for file in described
+        for start, chunk in _with_offsets(file)
+    }
+    return CutFiles(files=described, chunks=chunks)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PreparedPolicy:
     """A version that is ready to be published."""
 
@@ -38,14 +58,22 @@ def prepare(
     previous_digest: str = "",
     curriculum_digest: str = "",
     chunk_bytes: int = CHUNK_BYTES,
+    base: CutFiles | None = None,
 ) -> PreparedPolicy:
-    """Cut a policy's files and describe them. Time is an argument; the signature is left to the signer."""
-    described = tuple(cut(name, data, chunk_bytes) for name, data in sorted(files.items()))
+    """Cut a policy's files and describe them. Time is an argument; the signature is left to the signer.
+
+    Args:
+        base: weights that were cut before and stay; `files` has an adapter beside them then.
+    """
+    fresh = cut_files(files, chunk_bytes)
+    kept = CutFiles(files=(), chunks={}) if base is None else base
+    described = tuple(sorted((*fresh.files, *kept.files), key=lambda file: file.name))
     manifest = Manifest(
         pool_digest=pool_digest,
         policy_version=policy_version,
         policy_digest=policy_digest(described),
         optimizer_step=optimizer_step,
+        kind="snapshot" if base is None else "adapter",
         files=described,
         tensors=tuple(tensors),
         published_at_ms=published_at_ms,
@@ -53,12 +81,7 @@ def prepare(
         previous_digest=previous_digest,
         curriculum_digest=curriculum_digest,
     )
-    chunks = {
-        chunk.sha256: files[file.name][start : start + chunk.num_bytes]
-        for file in described
-        for start, chunk in _with_offsets(file)
-    }
-    return PreparedPolicy(manifest=manifest, chunks=chunks)
+    return PreparedPolicy(manifest=manifest, chunks={**kept.chunks, **fresh.chunks})
 
 
 async def publish(

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from farflung.broadcast.fetch import PolicyFetcher
-from farflung.errors import Transient
+from farflung.errors import PeerFault, Transient
+from farflung.wire.canonical import MALFORMED_RECORD
 from farflung.wire.manifest import Manifest
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,14 @@ class FetchedPolicy:
 
     manifest: Manifest
     files: dict[str, bytes]
+    """Without those that the fetcher was told to leave out."""
+
+    def sha256_of(self, name: str) -> str:
+        """Of a file of the version, fetched or not. Raises `PeerFault` if it has no such file."""
+        for file in self.manifest.files:
+            if file.name == name:
+                return file.sha256
+        raise PeerFault(MALFORMED_RECORD, f"version {self.manifest.policy_version} has no file {name}")
 
 
 class PolicyWatch:

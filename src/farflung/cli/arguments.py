@@ -14,6 +14,7 @@ from farflung.api.tokens import TOKEN_ROLES, VARIABLE
 from farflung.cli import help_texts
 from farflung.errors import UserError
 
+ADAPTER_HELP = "folder of a LoRA adapter as peft saves it, applied unmerged"
 LOCAL_HELP = "trainer and samplers alone, on this one machine: no coordinator, no validators"
 _SETTING = re.compile(r"--[\w-]+\.")
 
@@ -168,6 +169,7 @@ def _add_eval(commands: Commands) -> None:
         commands, "eval", "how good a model is, with intervals", help_texts.EVAL, help_texts.EVAL_EPILOG
     )
     evaluate.add_argument("model", metavar="MODEL", help="folder of a model")
+    evaluate.add_argument("--adapter", metavar="DIR", help=ADAPTER_HELP)
     evaluate.add_argument("--env", required=True, metavar="NAME", help="environment; its arguments as --env.KEY VALUE")
     evaluate.add_argument("--tasks", type=int, help="at most so many tasks (default 128)")
     evaluate.add_argument("--samples", type=int, help="completions per task (default 4)")
@@ -191,11 +193,13 @@ def _add_sft(commands: Commands) -> None:
 def _add_serve(commands: Commands) -> None:
     serve = _command(commands, "serve", "the OpenAI API over a model", help_texts.SERVE, help_texts.SERVE_EPILOG)
     serve.add_argument("model", metavar="MODEL", help="folder of a model")
+    serve.add_argument("--adapter", metavar="DIR", help=ADAPTER_HELP)
 
 
 def _add_chat(commands: Commands) -> None:
     chat = _command(commands, "chat", "talk to a model", help_texts.CHAT, help_texts.CHAT_EPILOG)
     chat.add_argument("model", metavar="MODEL", help="folder of a model")
+    chat.add_argument("--adapter", metavar="DIR", help=ADAPTER_HELP)
     chat.add_argument("--system", metavar="TEXT", help="system message")
     chat.add_argument("--temperature", type=float, default=0.7, help="0 = greedy (default 0.7)")
     chat.add_argument("--max-tokens", type=int, default=512, help="longest answer (default 512)")

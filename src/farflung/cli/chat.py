@@ -23,7 +23,11 @@ def run_chat(arguments: Namespace) -> int:
     from farflung.serving.model import load_served, with_budget
 
     _check(arguments)
-    model, batch = load_served(Path(arguments.model), ServeConfig(max_concurrency=1))
+    model, batch = load_served(
+        Path(arguments.model),
+        ServeConfig(max_concurrency=1),
+        adapter=Path(arguments.adapter) if arguments.adapter else None,
+    )
     system = [{"role": "system", "content": arguments.system}] if arguments.system else []
     if arguments.thinking_budget is not None:
         system = with_budget(system, arguments.thinking_budget)

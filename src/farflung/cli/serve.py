@@ -24,9 +24,12 @@ def run_serve(arguments: Namespace, settings: list[str]) -> int:
     from farflung.serving import service
 
     config = load(ServeSettings, None, settings).config.serve
+    adapter = Path(arguments.adapter) if arguments.adapter else None
     log_to_stderr("serve")
     return asyncio.run(
-        until_stopped(lambda stop: service.run(Path(arguments.model), config, stop=stop, on_listening=_tell))
+        until_stopped(
+            lambda stop: service.run(Path(arguments.model), config, adapter=adapter, stop=stop, on_listening=_tell)
+        )
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from farflung.model.adapter_files import Adapter
 from farflung.wire.rollout import StopReason
 
 
@@ -95,6 +96,13 @@ class Engine(Protocol):
         """Replace all weights (Hugging Face names) and every cache that came from the old ones.
 
         Called between `generate` calls, so a completion has one version.
+        """
+        ...
+
+    def load_adapter(self, adapter: Adapter, policy_version: int) -> None:
+        """Compute with an adapter beside the loaded weights, which stay; one that was there before goes.
+
+        Called between `generate` calls, as `load_weights`, which takes the adapter away.
         """
         ...
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams
+from farflung.model.adapter_files import Adapter
 from farflung.slots.noise import noise_bits, position_keys, row_keys
 from farflung.wire.rollout import StopReason
 
@@ -36,6 +37,7 @@ class FakeEngine:
         self._num_tokens = 0
         self.state: Mapping[str, Tensor] = {}
         """What was loaded last."""
+        self.adapter: Adapter | None = None
 
     @property
     def policy_version(self) -> int:
@@ -49,7 +51,11 @@ class FakeEngine:
 
     def load_weights(self, state: Mapping[str, Tensor], policy_version: int) -> None:
         """Remember them."""
-        self.state, self._policy_version = state, policy_version
+        self.state, self.adapter, self._policy_version = state, None, policy_version
+
+    def load_adapter(self, adapter: Adapter, policy_version: int) -> None:
+        """Remember it."""
+        self.adapter, self._policy_version = adapter, policy_version
 
     def generate(
         self,

@@ -13,6 +13,8 @@ from torch import Tensor
 from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams
 from farflung.engine.rows_of import rows_of
 from farflung.engine.run import Run
+from farflung.model.adapted import detach, put_adapter
+from farflung.model.adapter_files import Adapter
 from farflung.model.any_config import AnyConfig
 from farflung.model.build import build_decoder
 from farflung.model.weights import load_hf_state
@@ -64,6 +66,20 @@ class TorchEngine:
             UserError: tensors are missing, unexpected or misshapen; the old weights stay.
         """
         load_hf_state(self._decoder, state)
+        detach(self._decoder)
+        self._rows.clear()
+        self._policy_version = policy_version
+
+    def load_adapter(self, adapter: Adapter, policy_version: int) -> None:
+        """Compute with an adapter beside the loaded weights, which stay; drop every key and value made without it.
+
+        Raises:
+            ValueError: no weights are loaded.
+            UserError: the adapter does not fit; the old one stays.
+        """
+        if self._policy_version < 0:
+            raise ValueError("no weights are loaded: an adapter goes beside some")
+        put_adapter(self._decoder, adapter)
         self._rows.clear()
         self._policy_version = policy_version
 

@@ -98,8 +98,15 @@ class LocalFeed:
         self._book.settle(slots)
         self._capacity.set()
 
-    def announce(self, publication: Publication, weights: bytes) -> None:
-        """A version is there to be sampled with."""
+    def announce(self, publication: Publication, weights: bytes, *, base: bytes | None = None) -> None:
+        """A version is there to be sampled with.
+
+        Args:
+            weights: what changes from version to version.
+            base: what lies below an adapter; looked at the first time only.
+        """
+        if base is not None:
+            self._memory.lay_base(base)
         version = publication.manifest.policy_version
         in_work = {turn.policy_version for turn in self._in_work.values()}
         self._memory.write(version, weights, needed=in_work | set(self._book.needed_versions(version)))
@@ -166,7 +173,10 @@ class LocalFeed:
             self._pool, self._pool_digest, self._secret, turn, manifest.policy_digest, publication.curriculum
         )
         self._task_indices[turn.slot] = lease.task_indices
-        await process.send(Work(lease=lease, weights=Weights(manifest=manifest, offset=offset, num_bytes=num_bytes)))
+        weights = Weights(
+            manifest=manifest, offset=offset, num_bytes=num_bytes, num_base_bytes=self._memory.num_base_bytes
+        )
+        await process.send(Work(lease=lease, weights=weights))
 
     async def _take(self, turn: Turn, answer: FromSampler) -> None:
         task_indices = self._task_indices.pop(turn.slot)

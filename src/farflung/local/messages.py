@@ -42,6 +42,8 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
     offset: int
     num_bytes: int
+    num_base_bytes: int
+    """At the beginning of the memory: the weights below an adapter; 0 = the version is whole weights."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from farflung.broadcast.publish import PreparedPolicy
 from farflung.errors import UserError
 from farflung.local.feed import LocalFeed
-from farflung.model.weights import to_safetensors_bytes
-from farflung.trainer.chain import WEIGHTS, Chain
+from farflung.model.adapter_files import WEIGHTS as ADAPTER
+from farflung.model.folder import WEIGHTS_FILE
+from farflung.trainer.chain import Chain
 from farflung.trainer.checkpoint import Checkpoints
 from farflung.trainer.policy_base import PolicyBase
 from farflung.wire.manifest import Publication
@@ -36,9 +37,11 @@ class LocalPublisher(Chain):
         """Nothing is to be asked of anybody."""
 
     async def send(self, publication: Publication, prepared: PreparedPolicy) -> None:
-        (file,) = [file for file in prepared.manifest.files if file.name == WEIGHTS]
-        (chunk,) = file.chunks
-        self._feed.announce(publication, prepared.chunks[chunk.sha256])
+        names = {file.name: file.chunks[0].sha256 for file in prepared.manifest.files if file.chunks}
+        if prepared.manifest.kind == "adapter":
+            self._feed.announce(publication, prepared.chunks[names[ADAPTER]], base=prepared.chunks[names[WEIGHTS_FILE]])
+        else:
+            self._feed.announce(publication, prepared.chunks[names[WEIGHTS_FILE]])
         self.last = publication
 
     async def resume(self, ours: Publication, policy: PolicyBase) -> None:
@@ -58,9 +61,9 @@ class LocalPublisher(Chain):
                         f"run samples with the {self._pool.max_staleness} versions before {version}: put it back, or "
                         "give the run another name"
                     )
-                weights = to_safetensors_bytes(policy.published_state(checkpoint.masters))
-                self._feed.announce(checkpoint.publication, weights)
-        self._feed.announce(ours, to_safetensors_bytes(policy.published_state()))
+                weights = policy.weights_file(checkpoint.masters).data
+                self._feed.announce(checkpoint.publication, weights, base=policy.base_file())
+        self._feed.announce(ours, policy.weights_file().data, base=policy.base_file())
 
     async def finish(self) -> None:
         self._feed.finish()

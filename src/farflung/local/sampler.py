@@ -36,6 +36,7 @@ from farflung.local.messages import (
     to_frame,
 )
 from farflung.local.shared_weights import map_for_reading
+from farflung.model.adapter_files import WEIGHTS as ADAPTER
 from farflung.model.determinism import FIXED_BATCH_ROWS, compute_deterministically
 from farflung.model.tokenizer import Tokenizer
 from farflung.telemetry.activity import ActivityClock
@@ -136,8 +137,7 @@ class Desk:
             return sampler
         if self._memory is None:  # it has its size by now
             self._memory = map_for_reading(self._memory_fd)
-        data = self._memory[weights.offset : weights.offset + weights.num_bytes]
-        fetched = FetchedPolicy(manifest=weights.manifest, files={**self._settings.policy_files, WEIGHTS: data})
+        fetched = FetchedPolicy(manifest=weights.manifest, files=self._files(weights, self._memory))
         self._vitals.set_policy_version(version)
         if sampler is not None:
             sampler.swap(fetched)
@@ -151,6 +151,14 @@ class Desk:
             should_stop=self._link.is_over,
         )
         return self._sampler
+
+    def _files(self, weights: Weights, memory: mmap.mmap) -> dict[str, bytes]:
+        """Of a version; what lies below adapters only the first time."""
+        data = memory[weights.offset : weights.offset + weights.num_bytes]
+        if not weights.num_base_bytes:
+            return {**self._settings.policy_files, WEIGHTS: data}
+        base = {WEIGHTS: memory[: weights.num_base_bytes]} if self._sampler is None else {}
+        return {**self._settings.policy_files, **base, ADAPTER: data}
 
     def _graded(self, lease: Lease, tasks: Sequence[Task], rollouts: Sequence[Rollout]) -> Sampled:
         grades = [self._grader.grade(tasks[each.group], each.completion_tokens.tolist()) for each in rollouts]

@@ -92,7 +92,7 @@ async def run(
             setup=setup,
             inbox=inbox,
             feed=feed,
-            publisher=LocalPublisher(pool, setup.description.policy_files, feed, checkpoints),
+            publisher=LocalPublisher(pool, setup.policy_files, feed, checkpoints),
             checkpoints=checkpoints,
             figures=Figures(run_folder, config.num_samples_logged),
             model_folder=run_folder / MODEL_FOLDER,
@@ -132,7 +132,7 @@ def _settings(name: str, worker: WorkerConfig, pool: PoolSpec, setup: Setup, run
     return Settings(
         name=name,
         pool=pool,
-        policy_files=setup.description.policy_files,
+        policy_files=setup.policy_files,
         max_batch_rows=worker.max_batch_rows,
         num_threads=worker.num_threads,
         activity_path=str(run_folder / ACTIVITY_FOLDER / f"{name}.jsonl"),

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from farflung.errors import UserError
+from farflung.model.adapter_files import Adapter
+from farflung.model.build import AnyDecoder
 from farflung.model.decoder import Decoder, DecoderLayer, Projection
 from farflung.model.lora import A, B, LoraSpec, check_adapter
 from farflung.model.low_rank import LowRank
@@ -49,11 +52,27 @@ def attach(decoder: Decoder, spec: LoraSpec, *, requires_grad: bool = False) -> 
                 projection.adapter = matrices.requires_grad_(requires_grad)
 
 
-def detach(decoder: Decoder) -> None:
+def detach(decoder: AnyDecoder) -> None:
     """Take all adapters away."""
+    if not isinstance(decoder, Decoder):
+        return
     for layer in decoder.layers:
         for projection, _ in _parts(layer):
             projection.adapter = None
+
+
+def put_adapter(decoder: AnyDecoder, adapter: Adapter) -> None:
+    """Compute with this adapter, without gradients; one that was there before goes.
+
+    Raises:
+        UserError: it does not fit, and what was there stays; or the decoder is not our own.
+    """
+    if not isinstance(decoder, Decoder):
+        raise UserError("this model is run by transformers, where adapters are not applied: merge it with peft first")
+    check_adapter(decoder.config, adapter.spec, adapter.state)
+    detach(decoder)
+    attach(decoder, adapter.spec)
+    load_adapter(decoder, adapter.state, adapter.spec)
 
 
 def set_merged(decoder: Decoder, *, is_merged: bool) -> None:

@@ -106,12 +106,13 @@ def save_folder(
         **tokenizer_files,
     }
     try:
-        _replace_folder(path, files)
+        replace_folder(path, files)
     except OSError as error:
         raise OurFault(f"cannot write the model to {path}: {error.strerror or error}") from error
 
 
-def _replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
+def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Put a folder of these files in the place of the one that is there, if there is one; whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
         fresh, old = Path(scratch, "new"), Path(scratch, "old")

@@ -109,7 +109,7 @@ def split(
 
     What differs elsewhere, in embeddings or norms, is not in it.
     """
-    adapter = {}
+    adapter: dict[str, Tensor] = {}
     for module in adapted_modules(config, spec):
         difference = state[f"{module}.weight"].float() - base[f"{module}.weight"].float()
         left, values, right = torch.linalg.svd(difference / spec.scale, full_matrices=False)

@@ -11,6 +11,8 @@ import torch
 from farflung.engine.live import LiveBatch, LiveRequest
 from farflung.engine.rows_of import rows_of
 from farflung.errors import UserError
+from farflung.model.adapted import put_adapter
+from farflung.model.adapter_files import load_adapter_folder
 from farflung.model.any_config import AnyConfig
 from farflung.model.build import build_decoder
 from farflung.model.description import model_name
@@ -97,8 +99,8 @@ class ServedModel:
         ]
 
 
-def load_served(path: Path, config: ServeConfig) -> tuple[ServedModel, LiveBatch]:
-    """Read a model folder and make its engine.
+def load_served(path: Path, config: ServeConfig, adapter: Path | None = None) -> tuple[ServedModel, LiveBatch]:
+    """Read a model folder, with an adapter beside it if one is named, and make its engine.
 
     Raises:
         UserError: the folder is no model that can be served.
@@ -108,6 +110,8 @@ def load_served(path: Path, config: ServeConfig) -> tuple[ServedModel, LiveBatch
     tokenizer = Tokenizer.from_files(loaded.tokenizer_files)
     decoder = build_decoder(loaded.config).requires_grad_(False)
     load_hf_state(decoder, loaded.state)
+    if adapter is not None:
+        put_adapter(decoder, load_adapter_folder(adapter, loaded.config))
     max_context_tokens = min(config.max_context_tokens, loaded.config.max_context_tokens)
     batch = LiveBatch(
         rows_of(decoder),

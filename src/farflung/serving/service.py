@@ -17,18 +17,24 @@ logger = logging.getLogger(__name__)
 
 
 async def run(
-    path: Path, config: ServeConfig, *, stop: asyncio.Event, on_listening: Callable[[str, str], None]
+    path: Path,
+    config: ServeConfig,
+    *,
+    adapter: Path | None = None,
+    stop: asyncio.Event,
+    on_listening: Callable[[str, str], None],
 ) -> None:
     """Serve until `stop`.
 
     Args:
+        adapter: folder of a LoRA adapter that goes beside the model.
         on_listening: called with the base URL and the model's name.
 
     Raises:
         UserError: no model there.
         OurFault: the address is taken.
     """
-    model, batch = await asyncio.to_thread(load_served, path, config)
+    model, batch = await asyncio.to_thread(load_served, path, config, adapter)
     engine = EngineLoop(batch, max_waiting=config.max_waiting)
     runner = web.AppRunner(Server(config, model, engine).app(), access_log=None, shutdown_timeout=2.0)
     await runner.setup()

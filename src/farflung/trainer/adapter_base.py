@@ -3,13 +3,7 @@
 A checkpoint remembers the sha256 of their bf16 form; a trainer that goes on refuses others. Knows no adapter.
 """
 
-from collections.abc import Mapping
-
-from torch import Tensor
-
 from farflung.errors import UserError
-from farflung.model.weights import to_safetensors_bytes
-from farflung.wire.canonical import sha256_hex
 
 DIGEST = "sha256"
 
@@ -17,13 +11,13 @@ DIGEST = "sha256"
 class AdapterBase:
     """A component of the checkpoints of a run that trains an adapter."""
 
-    def __init__(self, state: Mapping[str, Tensor], source: str) -> None:
+    def __init__(self, sha256: str, source: str) -> None:
         """
         Args:
-            state: under Hugging Face names.
+            sha256: of their bf16 form as safetensors.
             source: where they came from, for people.
         """
-        self.sha256 = sha256_hex(to_safetensors_bytes(state))
+        self.sha256 = sha256
         self._source = source
 
     def snapshot(self) -> dict[str, object]:

@@ -57,7 +57,7 @@ class Canary:
 
     def evaluate(self, policy: PolicyBase, policy_version: int) -> Evaluation:
         """Blocking; held-out accuracy of the policy as it would be published."""
-        self._engine.load_weights(policy.published_state(), max(policy_version, 0))
+        policy.load_into(self._engine, max(policy_version, 0))
         return evaluate(
             self._engine, self._environment, self._tokenizer, self._params, num_tasks=self._config.num_tasks
         )

@@ -5,15 +5,14 @@ Who announces them, and to whom, is the publisher's business (`trainer.publisher
 
 from collections.abc import Mapping
 
-from farflung.broadcast.publish import PreparedPolicy, prepare
-from farflung.model.weights import to_safetensors_bytes
+from farflung.broadcast.publish import CutFiles, PreparedPolicy, cut_files, prepare
+from farflung.model.folder import WEIGHTS_FILE
 from farflung.trainer.policy_base import PolicyBase
 from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop
 from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.manifest import Publication, TensorEntry
 from farflung.wire.pool import PoolSpec
 
-WEIGHTS = "model.safetensors"
 EXPIRES_AFTER_MS = 24 * 3600 * 1000
 """A worker must not go on with a version whose trainer has been silent for a day."""
 
@@ -25,6 +24,7 @@ class Chain:
         self._pool_digest = pool.digest()
         self._policy_files = dict(policy_files)
         self._chunk_bytes = chunk_bytes
+        self._base: CutFiles | None = None
         self.last: Publication | None = None
         """The newest version that is out."""
 
@@ -48,11 +48,13 @@ class Chain:
         Args:
             plan: what the tasks of the version's slots follow from, beside the pool's rules.
         """
-        state = policy.published_state()
-        files = {**self._policy_files, WEIGHTS: to_safetensors_bytes(state)}
+        weights = policy.weights_file()
         prepared = prepare(
-            files,
-            tensors=[TensorEntry(name=name, dtype="BF16", shape=tuple(tensor.shape)) for name, tensor in state.items()],
+            {**self._policy_files, weights.name: weights.data},
+            tensors=[
+                TensorEntry(name=name, dtype="BF16", shape=tuple(tensor.shape))
+                for name, tensor in weights.state.items()
+            ],
             pool_digest=self._pool_digest,
             policy_version=self.policy_version + 1,
             optimizer_step=optimizer_step,
@@ -61,9 +63,16 @@ class Chain:
             previous_digest="" if self.last is None else self.last.manifest.digest(),
             curriculum_digest="" if plan is None else plan.digest(),
             chunk_bytes=self._chunk_bytes,
+            base=self._base_of(policy),
         )
         batch = None if items is None else self._batch_record(optimizer_step, items, drops)
         return Publication(manifest=prepared.manifest, batch=batch, curriculum=plan), prepared
+
+    def _base_of(self, policy: PolicyBase) -> CutFiles | None:
+        """Cut once: it is the same for every version."""
+        if self._base is None and (base := policy.base_file()) is not None:
+            self._base = cut_files({WEIGHTS_FILE: base}, self._chunk_bytes)
+        return self._base
 
     def _batch_record(
         self, optimizer_step: int, items: tuple[BatchItem, ...], drops: tuple[SlotDrop, ...]

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from farflung.config.base import Config
-from farflung.wire.pool import EnvArg
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MAX_FRESH_WEIGHTS = 2_000_000_000
@@ -83,8 +82,8 @@ class KlConfig(Config):
     coefficient: float = Field(
         0.0,
         ge=0,
-        description="0 = off. Else a second copy of the weights stays in memory (4 bytes a weight, 2 in bfloat16) and "
-        "every sample is read once more, without a gradient.",
+        description="0 = off. Else every sample is read once more, without a gradient, and a second copy of the "
+        "weights stays in memory (4 bytes a weight, 2 in bfloat16; none with trainer.lora and without a folder).",
     )
     placement: Literal["loss", "reward"] = Field(
         "loss", description="In the loss it has a gradient; in the reward it lowers what advantages are made of."
@@ -216,7 +215,7 @@ class ShapingConfig(Config):
     overlong_max_tokens: int = Field(0, ge=0, description="The limit; 0 = pool.max_completion_tokens.")
 
 
-class LoraConfig(Config):
+class AdapterConfig(Config):
     """Training an adapter beside weights that stay as they are (see `model.lora`, docs/lora.md)."""
 
     rank: int = Field(
@@ -231,10 +230,19 @@ class LoraConfig(Config):
     rank_stabilised: bool = Field(False, description="Scale by alpha / sqrt(rank) instead, for large ranks.")
 
     @model_validator(mode="after")
-    def _targets_come_once(self) -> "LoraConfig":
+    def _targets_come_once(self) -> "AdapterConfig":
         if len(set(self.targets)) < len(self.targets):
             raise ValueError(f"targets are {', '.join(self.targets)}: name each once")
         return self
+
+
+class LoraConfig(AdapterConfig):
+    """Training an adapter beside weights that stay as they are (see `model.lora`, docs/lora.md)."""
+
+    publish: Literal["merged", "adapter"] = Field(
+        "merged",
+        description="What samplers fetch: whole weights each time, or these once and then the adapter alone.",
+    )
 
 
 class OptimizerConfig(Config):
@@ -326,10 +334,6 @@ class EvaluationConfig(Config):
     every_versions: int = Field(25, ge=1, description="Versions between held-out evaluations.")
     num_tasks: int = Field(512, ge=1, description="Held-out tasks, one rollout each.")
     temperature: float = Field(1.0, ge=0, description="0 = greedy.")
-    environment: str = Field(
-        "", description="Whose held-out tasks, for example gsm8k-100; empty = those of the pool's own environment."
-    )
-    environment_args: dict[str, EnvArg] = Field({}, description="Arguments of that environment.")
     max_accuracy_drop: float = Field(
         0.3,
         gt=0,

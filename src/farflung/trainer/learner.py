@@ -17,7 +17,7 @@ from farflung.trainer.config import TrainerConfig
 from farflung.trainer.lessons import Lessons
 from farflung.trainer.objective import make_objective, make_shaping
 from farflung.trainer.policy_base import PolicyBase
-from farflung.trainer.reference import Reference
+from farflung.trainer.reference import KlReference
 from farflung.trainer.samples import TrainingSet
 from farflung.trainer.schedule import Schedule
 from farflung.trainer.step import StepParams, train_version
@@ -50,7 +50,7 @@ class Learner:
         config: TrainerConfig,
         pool: PoolSpec,
         reserved: tuple[int, ...],
-        reference: Reference | None = None,
+        reference: KlReference | None = None,
     ) -> None:
         """
         Args:

@@ -24,7 +24,7 @@ from farflung.trainer.batch_metrics import batch_metrics, sample_metrics
 from farflung.trainer.config import ObjectiveConfig
 from farflung.trainer.objective import reward_estimator
 from farflung.trainer.policy_base import PolicyBase
-from farflung.trainer.reference import Reference
+from farflung.trainer.reference import KlReference
 from farflung.trainer.samples import TrainingSet, select, training_set_of
 from farflung.trainer.scoring import score
 from farflung.trainer.step import StepParams
@@ -38,7 +38,7 @@ class Lessons:
     config: ObjectiveConfig
     shaping: ShapingParams
     params: StepParams
-    reference: Reference | None
+    reference: KlReference | None
     """There is one if the settings have a KL term."""
 
     def of(self, batch: Batch, *, kl_coefficient: float) -> tuple[TrainingSet, dict[str, float]]:

@@ -8,21 +8,27 @@
 Either way the trainer computes with what samplers have. Does not know rewards, slots or files.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from farflung.engine.base import Engine
 from farflung.model.adapted import attach, load_adapter, set_merged, take_gradient
+from farflung.model.adapter_files import CONFIG as ADAPTER_CONFIG
+from farflung.model.adapter_files import WEIGHTS as ADAPTER_WEIGHTS
+from farflung.model.adapter_files import Adapter, config_bytes, weights_bytes
 from farflung.model.config import ModelConfig
 from farflung.model.decoder import Decoder
 from farflung.model.lora import LoraSpec, check_adapter, merge
-from farflung.model.weights import load_hf_state, publishable_state
+from farflung.model.weights import load_hf_state, publishable_state, state_to_hf, to_safetensors_bytes
 from farflung.trainer.config import ComputeConfig, OptimizerConfig
 from farflung.trainer.optim import adapter_optimizers
-from farflung.trainer.policy_base import CPU_FLOAT32, PolicyBase, decoder_for, device_of
+from farflung.trainer.policy_base import CPU_FLOAT32, PolicyBase, WeightsFile, decoder_for, device_of
+from farflung.wire.canonical import sha256_hex
 
 Publish = Literal["merged", "adapter"]
 
@@ -58,14 +64,17 @@ class LoraPolicy(PolicyBase):
             name: Parameter(tensor.detach().to(self.device, torch.float32, copy=True))
             for name, tensor in adapter.items()
         }
-        self.base = {name: tensor.to(self.device) for name, tensor in publishable_state(base).items()}
-        """bf16 on the device of the passes, under Hugging Face names."""
+        base = {name: tensor.to(self.device) for name, tensor in publishable_state(base).items()}
+        self.base_sha256 = sha256_hex(to_safetensors_bytes(base))
+        """Of the base's file, for whoever goes on."""
         published = decoder_for(config, compute, self.device)
         assert isinstance(published, Decoder), "adapters are those of the own decoder"
         self.published: Decoder = published
         attach(self.published, spec, requires_grad=True)
         set_merged(self.published, is_merged=publish == "merged")
-        load_hf_state(self.published, self.base)
+        load_hf_state(self.published, base)
+        # Merged, the decoder holds sums: what is below them is kept beside it.
+        self._below = base if publish == "merged" else None
         self._optimizers = adapter_optimizers(self._masters.values(), optimizer)
         self.round_masters()
 
@@ -86,9 +95,19 @@ class LoraPolicy(PolicyBase):
     def _put(self, adapter: Mapping[str, Tensor]) -> None:
         if self.publish == "merged":
             load_adapter(self.published, adapter, self.lora)
-            load_hf_state(self.published, merge(self.base, adapter, self.lora, dtype=torch.bfloat16))
+            load_hf_state(self.published, merge(self.base_state(), adapter, self.lora, dtype=torch.bfloat16))
         else:
             load_adapter(self.published, publishable_state(adapter), self.lora)
+
+    @contextmanager
+    def as_it_was(self, masters: Mapping[str, Tensor]) -> Iterator[Decoder]:
+        """What passes are computed with, as it was when the masters were these; as it is again afterwards."""
+        with torch.no_grad():
+            self._put(masters)
+            try:
+                yield self.published
+            finally:
+                self.round_masters()
 
     def collect_gradient(self) -> None:
         """After each backward pass: the gradient of A and B joins those before it in float32."""
@@ -110,9 +129,9 @@ class LoraPolicy(PolicyBase):
         """float32 copies of A and B."""
         return {name: parameter.detach().clone() for name, parameter in self._masters.items()}
 
-    def adapter_state(self, masters: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    def adapter(self, masters: Mapping[str, Tensor] | None = None) -> Adapter:
         """bf16 copies of A and B: with the base, the policy when adapters are published."""
-        return publishable_state(self._masters if masters is None else masters)
+        return Adapter(spec=self.lora, state=publishable_state(self._masters if masters is None else masters))
 
     @torch.no_grad()
     def published_state(self, masters: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
@@ -121,7 +140,36 @@ class LoraPolicy(PolicyBase):
         if self.publish == "adapter":
             adapter = publishable_state(adapter)
         adapter = {name: tensor.to(self.device) for name, tensor in adapter.items()}
-        return merge(self.base, adapter, self.lora, dtype=torch.bfloat16)
+        return merge(self.base_state(), adapter, self.lora, dtype=torch.bfloat16)
+
+    def base_state(self) -> dict[str, Tensor]:
+        """bf16 weights below the adapter, under Hugging Face names."""
+        return publishable_state(state_to_hf(self.published)) if self._below is None else self._below
+
+    @property
+    def config_files(self) -> dict[str, bytes]:
+        """The adapter's configuration, when it is published."""
+        return {ADAPTER_CONFIG: config_bytes(self.lora)} if self.publish == "adapter" else {}
+
+    def weights_file(self, masters: Mapping[str, Tensor] | None = None) -> WeightsFile:
+        """The adapter alone, when it is published."""
+        if self.publish == "merged":
+            return super().weights_file(masters)
+        state = self.adapter(masters).state
+        return WeightsFile(name=ADAPTER_WEIGHTS, data=weights_bytes(state), state=state)
+
+    def base_file(self) -> bytes | None:
+        """None when whole weights are published."""
+        return to_safetensors_bytes(self.base_state()) if self.publish == "adapter" else None
+
+    def load_into(self, engine: Engine, policy_version: int) -> None:
+        """The base once, then adapters beside it, when these are published."""
+        if self.publish == "merged":
+            super().load_into(engine, policy_version)
+            return
+        if engine.policy_version < 0:
+            engine.load_weights(self.base_state(), policy_version)
+        engine.load_adapter(self.adapter(), policy_version)
 
     def _load_masters(self, masters: Mapping[str, Tensor]) -> None:
         check_adapter(self.config, self.lora, masters)

@@ -8,18 +8,33 @@ goes to the masters. Does not know rewards, slots or files.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from farflung.engine.base import Engine
 from farflung.errors import UserError
+from farflung.model.adapter_files import Adapter
 from farflung.model.any_config import AnyConfig
 from farflung.model.build import AnyDecoder, build_decoder
-from farflung.model.lora import LoraSpec
+from farflung.model.folder import WEIGHTS_FILE
+from farflung.model.weights import to_safetensors_bytes
 from farflung.trainer.config import ComputeConfig
 
 CPU_FLOAT32 = ComputeConfig()
+MASTERS_DTYPE = "float32"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class WeightsFile:
+    """Of one version."""
+
+    name: str
+    data: bytes
+    state: Mapping[str, Tensor]
+    """What lies in it."""
 
 
 class PolicyBase(ABC):
@@ -29,8 +44,6 @@ class PolicyBase(ABC):
     device: torch.device
     published: AnyDecoder
     """What passes are computed with."""
-    lora: LoraSpec | None = None
-    """None: all weights are trained."""
     _optimizers: Sequence[torch.optim.Optimizer]
 
     @abstractmethod
@@ -73,6 +86,28 @@ class PolicyBase(ABC):
     @abstractmethod
     def _gather_gradient(self) -> None:
         """All that has been collected lies with the masters afterwards, and nowhere else."""
+
+    @property
+    def config_files(self) -> dict[str, bytes]:
+        """Files of every version beside the model's own configuration."""
+        return {}
+
+    def weights_file(self, masters: Mapping[str, Tensor] | None = None) -> WeightsFile:
+        """What changes from version to version; `masters` as in `published_state`."""
+        state = self.published_state(masters)
+        return WeightsFile(name=WEIGHTS_FILE, data=to_safetensors_bytes(state), state=state)
+
+    def adapter(self) -> Adapter | None:
+        """What is trained beside a base, as it is now; None if all weights are."""
+        return None
+
+    def base_file(self) -> bytes | None:
+        """`model.safetensors` below what changes, the same for every version; None if there is none."""
+        return None
+
+    def load_into(self, engine: Engine, policy_version: int) -> None:
+        """The policy as samplers have it. The engine must be used for this policy alone."""
+        engine.load_weights(self.published_state(), policy_version)
 
     def apply_gradient(self, lr: float, max_grad_norm: float) -> float | None:
         """One optimizer step on the masters from the gradient that has been collected; it is consumed.

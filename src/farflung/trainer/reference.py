@@ -10,6 +10,7 @@ others. Costs a second copy of the weights in the precision of the forward pass.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from torch import Tensor
 
@@ -28,8 +29,28 @@ REFERENCE_FOLDER = "reference"
 DIGEST = "sha256"
 
 
-class Reference:
+class KlReference(Protocol):
     """One per trainer that has a KL term; a component of its checkpoints."""
+
+    def annotate(self, samples: Sequence[TrainingSample], params: StepParams) -> list[TrainingSample]:
+        """The samples with the reference's logprobs, at the temperature of the step."""
+        ...
+
+    def begin(self, optimizer_step: int) -> None:
+        """Be there, and durable, before anything is learned."""
+        ...
+
+    def snapshot(self) -> dict[str, object]:
+        """As `trainer.checkpoint.Component`."""
+        ...
+
+    def restore(self, snapshot: dict[str, object]) -> None:
+        """As `trainer.checkpoint.Component`."""
+        ...
+
+
+class Reference:
+    """Implements `KlReference` with a decoder of its own."""
 
     def __init__(self, policy: PolicyBase, folder: Path, policy_files: Mapping[str, bytes], *, is_given: bool) -> None:
         """
@@ -73,11 +94,7 @@ class Reference:
         if self._decoder is not None:
             return
         if optimizer_step:
-            raise UserError(
-                f"the reference of the KL term is version 0 of this run, whose weights were not kept: it has made "
-                f"{optimizer_step} optimizer steps without one; name a folder with trainer.objective.kl.reference, or "
-                "start another run"
-            )
+            raise no_version_zero(optimizer_step)
         state = self._policy.published_state()
         save_folder(self._folder, self._policy.config, state, self._policy_files)
         self._take(self._policy.config, state)
@@ -126,3 +143,12 @@ class Reference:
         load_hf_state(decoder, state)
         self._decoder = decoder.requires_grad_(requires_grad=False).eval()
         self._sha256 = sha256_hex(to_safetensors_bytes(state))
+
+
+def no_version_zero(optimizer_step: int) -> UserError:
+    """For a run that has begun without a KL term."""
+    return UserError(
+        f"the reference of the KL term is version 0 of this run, whose weights were not kept: it has made "
+        f"{optimizer_step} optimizer steps without one; name a folder with trainer.objective.kl.reference, or "
+        "start another run"
+    )

@@ -20,6 +20,7 @@ from farflung.api.patience import Patience, Stopped
 from farflung.api.presence import heartbeats
 from farflung.errors import OurFault, UserError
 from farflung.evaluation.heldout import Evaluation
+from farflung.model.adapter_files import save_adapter_folder
 from farflung.model.determinism import compute_deterministically
 from farflung.model.folder import save_folder
 from farflung.rl.types import Batch
@@ -54,6 +55,7 @@ MAX_ROLLBACKS_IN_A_ROW = 5
 MAX_UNGRADED_IN_A_ROW = 10
 """Batches without a single reward: more than a grader that is away for a while, and soon enough to be noticed."""
 MODEL_FOLDER = "model"
+ADAPTER_FOLDER = "adapter"
 CHECKPOINTS_FOLDER = "checkpoints"
 
 
@@ -100,7 +102,7 @@ async def run(
                     setup=setup,
                     inbox=inbox,
                     feed=Feed(client, patience, _intake_rules(setup, pool), inbox, poll_s=config.poll_s),
-                    publisher=Publisher(client, patience, pool, setup.description.policy_files, config.chunk_bytes),
+                    publisher=Publisher(client, patience, pool, setup.policy_files, config.chunk_bytes),
                     checkpoints=checkpoints,
                     figures=Figures(run_folder, config.num_samples_logged),
                     model_folder=run_folder / MODEL_FOLDER,
@@ -360,6 +362,9 @@ class Trainer:
     def _write_model(self) -> None:
         description, state = self.setup.description, self.setup.learner.policy.published_state()
         save_folder(self.model_folder, description.config, state, description.tokenizer.files)
+        adapter = self.setup.learner.policy.adapter()
+        if adapter is not None:
+            save_adapter_folder(self.model_folder.with_name(ADAPTER_FOLDER), adapter, base_name=self.config.model.path)
 
     async def _save(self, publication: Publication, *, is_best: bool) -> None:
         setup = self.setup

@@ -19,25 +19,23 @@ from farflung.errors import UserError
 from farflung.model.config import ModelConfig
 from farflung.model.factory import random_state
 from farflung.model.folder import load_folder
-from farflung.model.foreign.config import ForeignConfig
-from farflung.model.lora import TARGETS, LoraSpec, fresh_adapter
 from farflung.model.vocabulary import never_drawn
 from farflung.rl.buffer import BufferParams, Counts, ExperienceBuffer, every_group
 from farflung.slots.deterministic import slots_per_batch
 from farflung.trainer.adapter_base import AdapterBase
 from farflung.trainer.canary import Canary
-from farflung.trainer.canary_tasks import canary_environment
 from farflung.trainer.checkpoint import Checkpoint, Component
-from farflung.trainer.config import LoraConfig, TrainerConfig
+from farflung.trainer.config import TrainerConfig
 from farflung.trainer.curriculum import Curriculum
 from farflung.trainer.learner import Learner
 from farflung.trainer.lineage import Lineage, changes, refuse, settings_of, software_changes
 from farflung.trainer.lora_policy import LoraPolicy
+from farflung.trainer.lora_reference import LoraReference
+from farflung.trainer.make_policy import make_policy
 from farflung.trainer.model_source import TINY, ModelDescription, describe
 from farflung.trainer.objective import make_shaping
-from farflung.trainer.policy import Policy
-from farflung.trainer.policy_base import PolicyBase
-from farflung.trainer.reference import REFERENCE_FOLDER, Reference
+from farflung.trainer.policy_base import MASTERS_DTYPE, PolicyBase
+from farflung.trainer.reference import REFERENCE_FOLDER, KlReference, Reference
 from farflung.trainer.samples import why_left_out
 from farflung.wire.manifest import Publication
 from farflung.wire.pool import PoolSpec
@@ -71,6 +69,11 @@ class Setup:
     components: Mapping[str, Component] = field(default_factory=dict)
     """Whatever else has a state: curriculum, adaptive objectives."""
 
+    @property
+    def policy_files(self) -> dict[str, bytes]:
+        """Everything of a published version except the weights."""
+        return {**self.description.policy_files, **self.learner.policy.config_files}
+
 
 def set_up(
     config: TrainerConfig, pool: PoolSpec, seed: int, checkpoint: Checkpoint | None, run_folder: Path = Path()
@@ -90,24 +93,23 @@ def set_up(
     _check_prompts(environment, description, pool)
     _check_deterministic(config, pool)
     reserved = never_drawn(description.tokenizer, description.config)
+    lineage = _lineage(config, environment, package_of(installed))
+    accepted = () if checkpoint is None else _accepted_changes(config, pool, checkpoint, lineage)
     policy = _policy(config, description, seed, checkpoint)
     reference = _reference(config, policy, description, run_folder)
     learner = Learner(policy, config, pool, reserved, reference)
-    lineage = _lineage(config, environment, package_of(installed), policy)
     curriculum = Curriculum(config.curriculum, pool) if config.curriculum.enabled else None
-    max_context_tokens = description.config.max_context_tokens
-    measured = canary_environment(config, environment, description.tokenizer, pool, max_context_tokens)
     setup = Setup(
         environment=environment,
         description=description,
         reserved_token_ids=reserved,
         learner=learner,
-        canary=Canary(config.evaluation, description.config, measured, description.tokenizer, pool, reserved),
+        canary=Canary(config.evaluation, description.config, environment, description.tokenizer, pool, reserved),
         buffer=_buffer(config, pool, checkpoint),
         publication=None if checkpoint is None else checkpoint.publication,
         rollbacks_in_a_row=0 if checkpoint is None else checkpoint.progress.rollbacks_in_a_row,
         lineage=lineage,
-        accepted_changes=() if checkpoint is None else _accepted_changes(config, pool, checkpoint, lineage),
+        accepted_changes=accepted,
         curriculum=curriculum,
         components=_components(config, learner, reference, curriculum),
     )
@@ -123,54 +125,40 @@ def set_up(
 
 def _reference(
     config: TrainerConfig, policy: PolicyBase, description: ModelDescription, run_folder: Path
-) -> Reference | None:
+) -> KlReference | None:
     kl = config.objective.kl
     if not kl.coefficient:
         return None
     folder = Path(kl.reference) if kl.reference else run_folder / REFERENCE_FOLDER
+    if isinstance(policy, LoraPolicy) and not kl.reference:
+        return LoraReference(policy, folder)
     return Reference(policy, folder, description.tokenizer.files, is_given=bool(kl.reference))
 
 
 def _policy(
     config: TrainerConfig, description: ModelDescription, seed: int, checkpoint: Checkpoint | None
 ) -> PolicyBase:
-    lora = config.lora
-    if not lora.rank:
-        masters = _first_masters(config, description, seed) if checkpoint is None else checkpoint.masters
-        return Policy(description.config, masters, config.optimizer, config.compute)
-    if isinstance(description.config, ForeignConfig):
-        raise UserError(
-            f"trainer.lora.rank is {lora.rank}, but {description.config.architecture} is run by transformers "
-            f"({description.config.reason}): adapters are those of the own decoder; set trainer.lora.rank to 0"
-        )
-    spec = lora_spec(lora)
-    return LoraPolicy(
+    """Below an adapter lie the weights that the run began with, which no checkpoint has."""
+    masters = None if checkpoint is None else checkpoint.masters
+    state = _first_masters(config, description, seed) if masters is None or config.lora.rank else masters
+    return make_policy(
         description.config,
-        _first_masters(config, description, seed),
-        fresh_adapter(description.config, spec, seed) if checkpoint is None else checkpoint.masters,
-        spec,
-        "merged",
+        state,
+        config.lora,
         config.optimizer,
         config.compute,
-    )
-
-
-def lora_spec(config: LoraConfig) -> LoraSpec:
-    """Of an adapter that is configured."""
-    return LoraSpec(
-        rank=config.rank,
-        alpha=config.alpha,
-        targets=tuple(target for target in TARGETS if target in config.targets),
-        is_rank_stabilised=config.rank_stabilised,
+        publish=config.lora.publish,
+        seed=seed,
+        masters=masters,
     )
 
 
 def _components(
-    config: TrainerConfig, learner: Learner, reference: Reference | None, curriculum: Curriculum | None
+    config: TrainerConfig, learner: Learner, reference: KlReference | None, curriculum: Curriculum | None
 ) -> dict[str, Component]:
     """Those that have something to remember."""
     policy = learner.policy
-    base = AdapterBase(policy.base, config.model.path) if isinstance(policy, LoraPolicy) else None
+    base = AdapterBase(policy.base_sha256, config.model.path) if isinstance(policy, LoraPolicy) else None
     named: dict[str, Component | None] = {
         "objective": learner.adaptation if learner.adaptation.is_on else None,
         "adapter_base": base,
@@ -180,12 +168,11 @@ def _components(
     return {name: component for name, component in named.items() if component is not None}
 
 
-def _lineage(config: TrainerConfig, environment: Environment, package: tuple[str, str], policy: PolicyBase) -> Lineage:
-    dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in policy.master_parameters().values()}
+def _lineage(config: TrainerConfig, environment: Environment, package: tuple[str, str]) -> Lineage:
     return Lineage(
         settings=settings_of(config),
         data_digest=data_digest(environment),
-        dtype=", ".join(sorted(dtypes)),
+        dtype=MASTERS_DTYPE,
         software={"torch": str(torch.__version__), package[0]: package[1]},
     )
 

@@ -56,7 +56,8 @@ class Manifest(Record, frozen=True, kw_only=True):
     policy_digest: str
     """Covers weights, model config and tokenizer; not expiry or signature."""
     optimizer_step: int
-    kind: Literal["snapshot"] = "snapshot"
+    kind: Literal["snapshot", "adapter"] = "snapshot"
+    """adapter: the weights among the files are a base that stays, the policy is they with the adapter beside them."""
     files: tuple[ManifestFile, ...]
     tensors: tuple[TensorEntry, ...]
     published_at_ms: int

@@ -14,6 +14,9 @@ from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParam
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
 from farflung.errors import FarflungError, PeerFault
+from farflung.model.adapter_files import CONFIG as ADAPTER_CONFIG
+from farflung.model.adapter_files import WEIGHTS as ADAPTER
+from farflung.model.adapter_files import read_adapter
 from farflung.model.any_config import read_config
 from farflung.model.description import CONFIG_FILE
 from farflung.model.tokenizer import Tokenizer
@@ -39,6 +42,8 @@ class Sampler:
         self._tokenizer = tokenizer
         self._params = params
         self.policy_digest = ""
+        self.base_sha256 = ""
+        """Of the weights file below adapters, which need not be fetched again; empty without one."""
         self.swap(fetched)
 
     @classmethod
@@ -75,10 +80,26 @@ class Sampler:
 
     def swap(self, fetched: FetchedPolicy) -> None:
         """Load another version; the engine is idle between leases, so a rollout has one version."""
-        data = fetched.files[WEIGHTS]
-        state = from_safetensors_bytes(data, max_bytes=len(data))
-        self._engine.load_weights(state, fetched.manifest.policy_version)
+        version = fetched.manifest.policy_version
+        if fetched.manifest.kind == "snapshot":
+            self._load_weights(fetched, version)
+        else:
+            if fetched.sha256_of(WEIGHTS) != self.base_sha256:
+                self._load_weights(fetched, version)
+            self._load_adapter(fetched, version)
         self.policy_digest = fetched.manifest.policy_digest
+
+    def _load_weights(self, fetched: FetchedPolicy, version: int) -> None:
+        data = fetched.files[WEIGHTS]
+        self.base_sha256 = ""
+        self._engine.load_weights(from_safetensors_bytes(data, max_bytes=len(data)), version)
+        if fetched.manifest.kind == "adapter":
+            self.base_sha256 = fetched.sha256_of(WEIGHTS)
+
+    def _load_adapter(self, fetched: FetchedPolicy, version: int) -> None:
+        config = read_config(json.loads(fetched.files[CONFIG_FILE]))
+        adapter = read_adapter(config, fetched.files[ADAPTER_CONFIG], fetched.files[ADAPTER])
+        self._engine.load_adapter(adapter, version)
 
     def sample(self, lease: Lease, environment: Environment, pool: PoolSpec) -> list[Rollout]:
         """Every rollout of the lease, ordered by (group, sample).

@@ -164,6 +164,8 @@ class Worker:
     async def _load_fetched(self, fetched: FetchedPolicy) -> None:
         with self._activity.busy("loading weights"):
             self._sampler = await asyncio.to_thread(self._load, fetched)
+        if self._sampler.base_sha256:
+            self._fetcher.hold(self._sampler.base_sha256)
         self._vitals.set_policy_version(fetched.manifest.policy_version)
 
     def _load(self, fetched: FetchedPolicy) -> Sampler:

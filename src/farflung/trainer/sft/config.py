@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from farflung.config.base import Config
-from farflung.trainer.config import ComputeConfig, OptimizerConfig
+from farflung.trainer.config import AdapterConfig, ComputeConfig, OptimizerConfig
 
 
 class SftConfig(Config):
@@ -13,6 +13,7 @@ class SftConfig(Config):
     batch_size: int = Field(16, ge=1, description="Examples per optimizer step.")
     max_tokens: int = Field(2048, ge=2, description="Longer examples are left out and counted, never cut.")
     micro_batch_tokens: int = Field(8192, ge=2, description="Most tokens in one forward pass.")
+    lora: AdapterConfig = AdapterConfig()
     optimizer: OptimizerConfig = OptimizerConfig(lr=1e-5, schedule="linear")
     compute: ComputeConfig = ComputeConfig()
     heldout_share: float = Field(0.05, ge=0, lt=1, description="Share of the examples that only measures the loss.")

@@ -16,18 +16,21 @@ import numpy as np
 import torch
 
 from farflung.errors import OurFault, UserError
+from farflung.model.adapter_files import save_adapter_folder
 from farflung.model.folder import LoadedModel, save_folder
 from farflung.rl.batch import count_loss_tokens, flatten
 from farflung.rl.packing import split_micro_batches
 from farflung.rl.types import TrainingSample
 from farflung.telemetry.metrics import MetricsLog
 from farflung.trainer.forward import batch_logprobs
-from farflung.trainer.policy import Policy
+from farflung.trainer.make_policy import make_policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.schedule import Schedule
 from farflung.trainer.sft.config import SftConfig
 from farflung.trainer.sft.state import SftProgress, load_state, save_state
 
 MODEL_FOLDER = "model"
+ADAPTER_FOLDER = "adapter"
 METRICS_FILE = "metrics.jsonl"
 
 
@@ -61,7 +64,7 @@ def run_sft(
         raise UserError(f"{len(samples)} examples and heldout_share {config.heldout_share}: none is left to train on")
     steps_per_epoch = math.ceil(len(train) / config.batch_size)
     num_steps = config.epochs * steps_per_epoch
-    policy = Policy(model.config, model.state, config.optimizer, config.compute)
+    policy = make_policy(model.config, model.state, config.lora, config.optimizer, config.compute, seed=config.seed)
     progress = _resume(policy, model, samples, config, out)
     metrics = MetricsLog(out / METRICS_FILE)
     schedule = _schedule(config, num_steps)
@@ -87,6 +90,8 @@ def run_sft(
         if is_last or step % config.checkpoint_every_steps == 0 or should_stop():
             save_state(out, progress, policy.masters_state(), policy.optimizer_state())
     save_folder(out / MODEL_FOLDER, model.config, policy.published_state(), model.tokenizer_files)
+    if (adapter := policy.adapter()) is not None:
+        save_adapter_folder(out / ADAPTER_FOLDER, adapter)
     return progress
 
 
@@ -108,7 +113,7 @@ def epoch_order(num_samples: int, seed: int, epoch: int) -> list[int]:
     return order
 
 
-def mean_loss(policy: Policy, samples: Sequence[TrainingSample], micro_batch_tokens: int) -> float:
+def mean_loss(policy: PolicyBase, samples: Sequence[TrainingSample], micro_batch_tokens: int) -> float:
     """Mean over the assistant's tokens, without gradient."""
     total = 0.0
     with torch.no_grad():
@@ -119,7 +124,7 @@ def mean_loss(policy: Policy, samples: Sequence[TrainingSample], micro_batch_tok
     return total / count_loss_tokens(samples)
 
 
-def _step(policy: Policy, samples: Sequence[TrainingSample], config: SftConfig, lr: float) -> float:
+def _step(policy: PolicyBase, samples: Sequence[TrainingSample], config: SftConfig, lr: float) -> float:
     num_tokens, total = count_loss_tokens(samples), 0.0
     for part in split_micro_batches(samples, config.micro_batch_tokens):
         batch = flatten(part).to(policy.device)
@@ -146,7 +151,7 @@ def _schedule(config: SftConfig, num_steps: int) -> Schedule:
 
 
 def _resume(
-    policy: Policy, model: LoadedModel, samples: Sequence[TrainingSample], config: SftConfig, out: Path
+    policy: PolicyBase, model: LoadedModel, samples: Sequence[TrainingSample], config: SftConfig, out: Path
 ) -> SftProgress:
     digest = _run_digest(model, samples, config)
     try:
@@ -167,7 +172,7 @@ def _resume(
 
 def _run_digest(model: LoadedModel, samples: Sequence[TrainingSample], config: SftConfig) -> str:
     """What may change without another result is left out: when it is measured and saved, and where it is cut."""
-    free = {"eval_every_steps", "checkpoint_every_steps"}
+    free = {"eval_every_steps", "checkpoint_every_steps", *(() if config.lora.rank else ("lora",))}
     digest = hashlib.sha256(config.model_dump_json(exclude=free).encode())
     for sample in samples:
         digest.update(len(sample.tokens).to_bytes(8, "little") + sample.tokens.tobytes() + sample.loss_mask.tobytes())

@@ -45,10 +45,14 @@ def _same_word(expected: str, given: str, tolerance: float) -> bool:
         return False
 
 
-def _close(expected: float, given: float, tolerance: float) -> bool:
+def _close(expected: int | float, given: int | float, tolerance: float) -> bool:
     if math.isnan(expected):
         return math.isnan(given)
-    return expected == given or abs(expected - given) <= tolerance * max(1.0, abs(expected))
+    if expected == given or tolerance == 0.0:
+        return expected == given  # exact, also for a large int and a float
+    if not (math.isfinite(expected) and math.isfinite(given)):
+        return False
+    return abs(expected - given) <= tolerance * max(1.0, abs(expected))
 
 
 def _same(expected: Tree, given: Tree, tuples: bool, tolerance: float) -> bool:
@@ -57,7 +61,7 @@ def _same(expected: Tree, given: Tree, tuples: bool, tolerance: float) -> bool:
         if one is None or other is None:
             return False
         if isinstance(one, float) or isinstance(other, float):
-            return _close(float(one), float(other), tolerance)
+            return _close(one, other, tolerance)
         return one == other
     tag, body = _parts(expected, tuples)
     given_tag, given_body = _parts(given, tuples)

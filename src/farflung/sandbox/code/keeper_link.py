@@ -1,6 +1,7 @@
 """The pool's end of its keeper: starts the process, asks for sandboxes, one at a time."""
 
 import array
+import itertools
 import json
 import os
 import socket
@@ -23,6 +24,8 @@ _BOOT = "import sys; sys.path.insert(0, {source!r}); from farflung.sandbox.code.
 _SOURCE = str(Path(__file__).parents[3])
 _MAX_ANSWER_BYTES = 1 << 16
 _CLOSE_S = 5.0
+_NUMBERS = itertools.count()
+"""Of sandboxes: one count for all pools of a process, since groups and users are named by it."""
 
 
 class KeeperLink:
@@ -32,7 +35,6 @@ class KeeperLink:
         self.kind = kind
         self._config, self._machine = config, machine
         self._lock = threading.Lock()
-        self._count = 0
         self._leaving: list[Cgroup] = []
         if machine.cgroups is not None:
             remove_orphans(machine.cgroups)
@@ -62,12 +64,12 @@ class KeeperLink:
         """A new one, on its way to being ready. Raises `Transient`."""
         with self._lock:
             self._sweep()
-            self._count += 1
-            cgroup = self._make_cgroup()
+            number = next(_NUMBERS)
+            cgroup = self._make_cgroup(number)
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
-                    handle = self._ask(theirs, cgroup)
+                    handle = self._ask(theirs, number, cgroup)
             except Transient:
                 ours.close()
                 if cgroup is not None:
@@ -100,9 +102,9 @@ class KeeperLink:
                 self._leaving.remove(cgroup)
         return bool(self._leaving)
 
-    def _ask(self, theirs: socket.socket, cgroup: Cgroup | None) -> int:
+    def _ask(self, theirs: socket.socket, number: int, cgroup: Cgroup | None) -> int:
         request = {
-            "user": self._next_user(),
+            "user": self._user(number),
             "cgroups": [str(folder) for folder in cgroup.folders()] if cgroup else [],
         }
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
@@ -115,17 +117,17 @@ class KeeperLink:
         (handle,) = handles
         return handle
 
-    def _next_user(self) -> int | None:
+    def _user(self, number: int) -> int | None:
         if not self._machine.is_root or self.kind == "none":
             return None
-        offset = os.getpid() * 64 + self._count  # two pools on one machine rarely meet
+        offset = os.getpid() * 64 + number  # two pools on one machine rarely meet
         return self._config.first_user + offset % self._config.num_users
 
-    def _make_cgroup(self) -> Cgroup | None:
+    def _make_cgroup(self, number: int) -> Cgroup | None:
         if self._machine.cgroups is None or self.kind == "none":
             return None
         try:
-            return Cgroup.make(self._machine.cgroups, f"{NAME}-{os.getpid()}-{self._count}", self._config.limits)
+            return Cgroup.make(self._machine.cgroups, f"{NAME}-{os.getpid()}-{number}", self._config.limits)
         except OSError as error:
             raise Transient(f"no control group for a sandbox: {error}") from error
 

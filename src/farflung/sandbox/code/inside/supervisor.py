@@ -223,8 +223,8 @@ def supervise(
         os.set_blocking(descriptor, False)
     wakeup = _wake_on_child()
     supervisor = Supervisor(control, rpc, out, err, child, limits)
-    supervisor.tell(READY, b"")
     with suppress(BrokenPipeError, ConnectionResetError):  # the outside is gone
+        supervisor.tell(READY, b"")
         supervisor.run(wakeup)
     os._exit(0)
 

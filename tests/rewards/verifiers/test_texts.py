@@ -145,9 +145,10 @@ def test_partial_json_counts_keys_of_both() -> None:
         ("```\na\n```\n```py\nb\n```\nend", "b"),
         ("````\n```\na\n```\n````", "```\na\n```"),
         ("~~~\na\n```\n~~~", "a\n```"),
-        ("```\ncut short", "cut short"),
+        ("```\na\n```\n```\ncut short", "a"),
         ("`inline` ```x``` code", None),
         ("```a``` inline\nb", None),
+        ("```\ncut short", None),
     ],
 )
 def test_the_last_fenced_block_is_found(text: str, block: str | None) -> None:

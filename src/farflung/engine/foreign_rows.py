@@ -17,9 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from farflung.engine.forward import MIN_BATCH_ROWS
 from farflung.engine.rows import Indices
 from farflung.model.foreign.decoder import ForeignDecoder
+
+MIN_ROWS = 8
+"""Fewer rows of some models (Granite, OLMo 2) take other paths with other last bits."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -162,7 +164,7 @@ class ForeignRows:
 
     def _run(self, tokens_nL: Tensor, cache: Any) -> Tensor:
         """States [at least n, D] of the last tokens."""
-        missing = MIN_BATCH_ROWS - len(tokens_nL)
+        missing = MIN_ROWS - len(tokens_nL)
         if missing > 0:
             tokens_nL = torch.cat((tokens_nL, tokens_nL[:1].expand(missing, -1)))
         return self._decoder.states(tokens_nL.to(self._device), cache)[:, -1]
@@ -181,5 +183,5 @@ class ForeignRows:
 
 
 def _fill(places: Indices) -> Indices:
-    """With the first repeated up to `MIN_BATCH_ROWS`, so that a row's bits do not depend on how many are beside it."""
-    return np.concatenate((places, np.repeat(places[:1], max(0, MIN_BATCH_ROWS - len(places)))))
+    """With the first repeated up to `MIN_ROWS`, so that a row's bits do not depend on how many are beside it."""
+    return np.concatenate((places, np.repeat(places[:1], max(0, MIN_ROWS - len(places)))))

@@ -16,8 +16,8 @@ from farflung.engine.kv_cache import COLUMN_MULTIPLE, KVCache
 from farflung.model.decoder import Decoder
 from farflung.model.layout import SequenceLayout
 
-MIN_BATCH_ROWS = 8
-"""Matrix products of fewer than 4 rows take another path with other last bits; every forward here has more."""
+MIN_BATCH_ROWS = 4
+"""Matrix products of fewer rows take other paths with other last bits, and more time; no forward here has fewer."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)

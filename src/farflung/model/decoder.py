@@ -29,6 +29,7 @@ from farflung.model.config import Activation, ModelConfig
 from farflung.model.layout import SequenceLayout
 from farflung.model.low_rank import LowRank
 from farflung.model.norm import RMSNorm
+from farflung.model.packed import can_pack, linear, pack
 from farflung.model.rope import RopeTable, apply_rope_, inverse_frequencies, rotation_length
 from farflung.model.varlen import attend_packed
 
@@ -47,12 +48,27 @@ class Projection(nn.Module):
         self.bias = nn.Parameter(torch.zeros(num_out, dtype=dtype)) if bias else None
         self.adapter: LowRank | None = None
         """Put here by `model.adapted`."""
+        self._packed: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        output = F.linear(x, self.weight, self.bias)
+        output = linear(x, self.weight if self._packed is None else self._packed, self.bias)
         if self.adapter is not None:
             output = self.adapter(x, output)
         return output
+
+    def pack(self) -> None:
+        """Multiply by a packed copy from now on, where that is faster. The weight is NaN then, and takes no memory."""
+        if can_pack(self.weight):
+            self._packed = pack(self.weight)
+            self.weight = nn.Parameter(
+                self.weight.new_full((), torch.nan).expand(self.weight.shape), requires_grad=False
+            )
+
+    def unpack(self) -> None:
+        """Make room for new weights again; the old ones are lost."""
+        if self._packed is not None:
+            self._packed = None
+            self.weight = nn.Parameter(self.weight.new_empty(self.weight.shape), requires_grad=False)
 
 
 class DecoderLayer(nn.Module):
@@ -82,6 +98,10 @@ class DecoderLayer(nn.Module):
         self.up_proj = Projection(size, config.intermediate_size, dtype)
         self.down_proj = Projection(config.intermediate_size, size, dtype)
         self.mlp_output_norm = norm(size) if config.sandwich_norms else None
+
+    @property
+    def projections(self) -> list[Projection]:
+        return [self.qkv_proj, self.o_proj, self.gate_proj, self.up_proj, self.down_proj]
 
     def heads(self, hidden_ND: Tensor, rotation_Nc: Tensor | None) -> Tensor:
         """Rotated queries, rotated keys and values of the residual stream, side by side: [N, H + 2K, d].
@@ -185,6 +205,9 @@ class Decoder(nn.Module):
             )
         self.config = config
         self._keeps_activations = keeps_activations
+        self.packs_weights = False
+        """Whether weights that are loaded from now on are packed (`model.packed`), for inference alone."""
+        self._packed_head: Tensor | None = None
         self.embed_tokens = nn.Parameter(torch.zeros(config.vocab_size, config.hidden_size, dtype=dtype))
         layers = nn.ModuleList(DecoderLayer(config, index, dtype) for index in range(config.num_layers))
         self.layers = cast("Sequence[DecoderLayer]", layers)
@@ -207,13 +230,21 @@ class Decoder(nn.Module):
 
     @property
     def lm_head_weight(self) -> Tensor:
-        """[V, D]; the embedding matrix itself when tied."""
+        """[V, D]; the embedding matrix itself when tied. A packed one is for `model.packed.linear` alone."""
+        if self._packed_head is not None:
+            return self._packed_head
         return self.embed_tokens if self.lm_head is None else self.lm_head
 
     @property
     def embeddings(self) -> list[nn.Parameter]:
         """Matrices of tokens: the embedding, and the head where that is another."""
         return [self.embed_tokens] if self.lm_head is None else [self.embed_tokens, self.lm_head]
+
+    def pack_head(self) -> None:
+        """Multiply by a packed copy of the LM head from now on, where that is faster."""
+        self._packed_head = None
+        if can_pack(self.lm_head_weight):
+            self._packed_head = pack(self.lm_head_weight)
 
     def embed(self, tokens_N: Tensor) -> Tensor:
         """[N] ids -> [N, D] residual stream."""

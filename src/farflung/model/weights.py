@@ -101,7 +101,14 @@ def load_hf_state(decoder: AnyDecoder, state: Mapping[str, Tensor]) -> None:
             decoder.lm_head.copy_(state["lm_head.weight"])
         for index, layer in enumerate(decoder.layers):
             prefix = f"model.layers.{index}."
+            for projection in layer.projections:
+                projection.unpack()
             _fuse_layer(layer, {name: state[prefix + name] for name in _split_layer(layer)})
+            if decoder.packs_weights:
+                for projection in layer.projections:
+                    projection.pack()
+        if decoder.packs_weights:
+            decoder.pack_head()
 
 
 def check_state(config: AnyConfig, state: Mapping[str, Tensor]) -> None:

@@ -1,14 +1,14 @@
 r"""Is a "yes" of the algebra system true? Structure member by member, values to many digits at fixed points.
 
-    values       both rational: equal. Otherwise |a - b| <= 10^-40 max(|a|, |b|) to 60 digits, at three points of the
-                 free symbols where both are defined; zero only if the other side is known to be zero
+    values       both rational: equal. Otherwise |a - b| <= 10^(100-digits) max(|a|, |b|), to 1,000 digits, and to 200
+                 at three points of the free symbols, if any; zero only if the other side is known to be zero
     sets, lists  as many members, each matched by one of its own; tuples and matrices in order
     intervals    the same ends, open and closed alike; unions part by part
     relations    the same sign after turning; sides in a constant ratio, positive where the sign has a direction
 
 The measure is relative, so that 1/2004! is not 1/2006!. Whatever is none of these is not confirmed; an empty set
 neither, since the library also makes one of the pair (2, 1). Schwartz and Zippel's lemma is why points suffice for
-polynomials; for other functions agreement to 40 digits at three points is taken for truth. Runs inside a child, under
+polynomials; for other functions agreement to 100 digits at three points is taken for truth. Runs inside a child, under
 its limits: evaluating may never end.
 """
 
@@ -18,8 +18,12 @@ from typing import Any
 import sympy
 from sympy.core.relational import Relational
 
-DIGITS = 60
-TOLERANCE = sympy.Rational(1, 10**40)
+DIGITS = 1_000
+"""Of a constant: enough for sqrt(10^40 + 1) beside 10^20; some milliseconds."""
+DIGITS_AT_POINTS = 200
+"""Of a function of symbols, where the factorial of a fraction would cost seconds at more."""
+SLACK_DIGITS = 100
+"""What rounding inside an expression may cost."""
 POINTS = tuple(
     tuple(sympy.Rational(*pair) for pair in row)
     for row in (
@@ -139,26 +143,29 @@ def _same_values(gold: Any, answer: Any) -> bool:
     if gold.is_Rational and answer.is_Rational:
         return bool(gold == answer)
     if gold == answer:
-        return True
+        return not gold.has(sympy.nan, sympy.zoo)
     if gold.is_zero or answer.is_zero:
         return sympy.simplify(gold - answer).is_zero is True
     pairs = _values(gold, answer)
-    return len(pairs) == len(POINTS) and all(_close(one, two) for one, two in pairs)
+    digits = DIGITS_AT_POINTS if gold.free_symbols | answer.free_symbols else DIGITS
+    return len(pairs) == len(POINTS) and all(_close(one, two, digits) for one, two in pairs)
 
 
 def _values(gold: Any, answer: Any) -> list[tuple[Any, Any]]:
-    """Both to many digits at each point where both are finite numbers."""
+    """Both to many digits at each point where both are finite numbers; constants once for each point."""
     symbols = sorted(gold.free_symbols | answer.free_symbols, key=lambda symbol: symbol.name)
+    if len(symbols) > len(POINTS[0]):
+        return []
+    digits = DIGITS_AT_POINTS if symbols else DIGITS
     pairs = []
-    for point in POINTS:
-        if len(symbols) > len(point):
-            return []
+    for point in POINTS if symbols else POINTS[:1]:
         at = dict(zip(symbols, point, strict=False))
-        one, two = (side.subs(at).evalf(DIGITS) for side in (gold, answer))
+        one, two = (side.subs(at).evalf(digits, maxn=2 * digits) for side in (gold, answer))
         if one.is_number and two.is_number and one.is_finite and two.is_finite:
             pairs.append((one, two))
-    return pairs
+    return pairs if symbols else pairs * len(POINTS)
 
 
-def _close(one: Any, two: Any) -> bool:
-    return bool(abs(one - two) <= TOLERANCE * max(abs(one), abs(two)))
+def _close(one: Any, two: Any, digits: int = DIGITS_AT_POINTS) -> bool:
+    tolerance = sympy.Rational(1, 10 ** (digits - SLACK_DIGITS))
+    return bool(abs(one - two) <= tolerance * max(abs(one), abs(two)))

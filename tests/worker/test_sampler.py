@@ -132,3 +132,15 @@ def test_a_policy_of_another_tokenizer_is_refused() -> None:
     other = replace_in(policy, files={**policy.files, "tokenizer.json": json.dumps(tokenizer).encode()})
     with pytest.raises(PeerFault, match="wrong_pool"):
         a_sampler(other)
+
+
+def test_a_worker_never_grades_and_claims_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What completions are worth is found out on the trusted side, above all where a judge says so."""
+    env = environment()
+
+    def refuse(task: Any, completion: str) -> Any:
+        raise AssertionError("a worker asked for a grade")
+
+    monkeypatch.setattr(env, "grade", refuse)
+    rollouts = a_sampler().sample(a_lease(), env, POOL)
+    assert {rollout.claimed_reward for rollout in rollouts} == {0.0}

@@ -135,12 +135,15 @@ examples:
 EVAL = """\
 Sample held-out tasks of an environment several times each, grade, and say what
 the model can do: avg@k (a sample is right), pass@k (one of k is), maj@k (the
-majority of k is), each with a 95 % interval over tasks. Draws are seeded, so
-the same command gives the same samples; interrupted, it goes on where it was."""
+majority of k is), each with a 95 % interval over tasks, and by difficulty where
+the environment tells it. Draws are seeded, so the same command gives the same
+samples; interrupted, it goes on where it was."""
 
 EVAL_EPILOG = """\
 examples:
   farflung eval runs/demo/model --env sort-digits
+  farflung eval models/mine --env gsm8k-100 --samples 4 --max-tokens 512
+  farflung eval models/mine --env reasoning-gym:arithmetic/all --tasks 64
   farflung eval models/smollm2-135m-instruct --env reasoning-gym:chain_sum \\
       --env.max_terms 3 --samples 8 --max-tokens 128"""
 

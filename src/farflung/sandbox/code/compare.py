@@ -45,7 +45,7 @@ def _same_word(expected: str, given: str, tolerance: float) -> bool:
         return False
 
 
-def _close(expected: int | float, given: int | float, tolerance: float) -> bool:
+def _close(expected: float, given: float, tolerance: float) -> bool:
     if math.isnan(expected):
         return math.isnan(given)
     if expected == given or tolerance == 0.0:

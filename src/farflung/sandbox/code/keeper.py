@@ -2,8 +2,8 @@
 
     python -S -s -P -c "...; main()" REQUESTS_FD SETTINGS_AS_JSON
 
-Each request comes with one end of a private channel. The answer is a process descriptor: whoever holds it can kill
-that sandbox, and no other by mistake. The keeper ends when its requester does.
+Each request comes with one end of a private channel. The answer is a process with its descriptor: whoever holds that
+can kill this sandbox, and no other by mistake. The keeper ends when its requester does.
 """
 
 import array
@@ -105,7 +105,7 @@ class Keeper:
             requests.send(b'{"error": "the sandbox ended at once"}')
             return
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [handle]))]
-        requests.sendmsg([b"{}"], rights)
+        requests.sendmsg([json.dumps({"pid": child}).encode()], rights)
         os.close(handle)
 
     def _start(self, control: int, user: int | None, cgroups: Sequence[str]) -> NoReturn:

@@ -17,7 +17,7 @@ from farflung.errors import Transient
 from farflung.sandbox.code.config import Backend, CodePoolConfig
 from farflung.sandbox.code.keeper import ENVIRONMENT, FLAGS
 from farflung.sandbox.code.machine import Machine
-from farflung.sandbox.code.sandbox import Sandbox
+from farflung.sandbox.code.sandbox import Process, Sandbox
 from farflung.sandbox.isolation.cgroup import NAME, Cgroup, remove_orphans
 
 _BOOT = "import sys; sys.path.insert(0, {source!r}); from farflung.sandbox.code.keeper import main; main()"
@@ -69,13 +69,13 @@ class KeeperLink:
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
-                    handle = self._ask(theirs, number, cgroup)
+                    process = self._ask(theirs, number, cgroup)
             except Transient:
                 ours.close()
                 if cgroup is not None:
                     cgroup.remove()
                 raise
-        return Sandbox(ours, handle, cgroup, self._leaving, self._config.limits)
+        return Sandbox(ours, process, cgroup, self._leaving, self._config.limits)
 
     def is_alive(self) -> bool:
         """Whether it can start sandboxes."""
@@ -102,7 +102,7 @@ class KeeperLink:
                 self._leaving.remove(cgroup)
         return bool(self._leaving)
 
-    def _ask(self, theirs: socket.socket, number: int, cgroup: Cgroup | None) -> int:
+    def _ask(self, theirs: socket.socket, number: int, cgroup: Cgroup | None) -> Process:
         request = {
             "user": self._user(number),
             "cgroups": [str(folder) for folder in cgroup.folders()] if cgroup else [],
@@ -115,7 +115,7 @@ class KeeperLink:
         answer, handles = self._receive()
         self._check(answer)
         (handle,) = handles
-        return handle
+        return Process(json.loads(answer)["pid"], handle)
 
     def _user(self, number: int) -> int | None:
         if not self._machine.is_root or self.kind == "none":

@@ -51,6 +51,31 @@ class Ending:
     """Its end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The outermost process of a sandbox; leads a process group of its own."""
+
+    pid: int
+    handle: int
+    """Its descriptor, which never means another process."""
+
+    def kill(self) -> None:
+        """With its group: a helper that is killed while it builds the walls would leave its child behind."""
+        if not _has_ended(self.handle, 0.0):
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+        _has_ended(self.handle, _KILL_S)
+        os.close(self.handle)
+
+
+def _has_ended(handle: int, within_s: float) -> bool:
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(within_s * 1000))
+
+
 class _End(msgspec.Struct):
     exit_code: int | None
     signal: int | None
@@ -63,24 +88,20 @@ class Sandbox:
 
     Args:
         control: our end of the private channel.
-        handle: process descriptor of its outermost process.
+        process: its outermost process.
         leaving: where its group is put when it is over, for somebody to remove.
     """
 
     def __init__(
-        self, control: socket.socket, handle: int, cgroup: Cgroup | None, leaving: list[Cgroup], limits: Limits
+        self, control: socket.socket, process: Process, cgroup: Cgroup | None, leaving: list[Cgroup], limits: Limits
     ) -> None:
-        self._control, self._handle, self._cgroup, self._leaving, self._limits = (
-            control,
-            handle,
-            cgroup,
-            leaving,
-            limits,
-        )
+        self._control, self._process, self._limits = control, process, limits
+        self._cgroup, self._leaving = cgroup, leaving
         self._buffer = FrameBuffer(max(limits.message_bytes, limits.output_bytes) + supervisor.OVERHEAD_BYTES)
         self._frames: list[bytes] = []
         self._nonce = supervisor.NO_NONCE
         self._cpu_s = 0.0
+        self._is_over = False
         self._stdout = self._stderr = b""
         self.ending: Ending | None = None
         """Known once `receive` has returned None."""
@@ -125,15 +146,10 @@ class Sandbox:
 
     def kill(self) -> None:
         """Its outermost process, and with it everything inside. May be called twice."""
-        if self._handle < 0:
+        if self._is_over:
             return
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-        poll = select.poll()
-        poll.register(self._handle, select.POLLIN)
-        poll.poll(_KILL_S * 1000)
-        os.close(self._handle)
-        self._handle = -1
+        self._is_over = True
+        self._process.kill()
         self._control.close()
         if self._cgroup is not None:
             self._leaving.append(self._cgroup)

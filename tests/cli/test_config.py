@@ -9,12 +9,18 @@ from farflung.cli.pool_rules import build_pool
 from farflung.cli.shipped import resolve_config, shipped_names, shipped_path
 from farflung.config.fields import keys
 from farflung.config.load import load
+from farflung.envs.reasoning_gym import ASCII
 from farflung.errors import UserError
+from farflung.model.characters import character_tokenizer
+from farflung.model.factory import random_state, tiny_config
+from farflung.model.folder import save_folder
 
 SETTINGS = Path(__file__).with_name("settings.txt")
 """One dotted key a line. Change it together with the code: people have these keys in their files."""
 
-SHIPPED = ["arithmetic", "demo", "long-addition", "mixture", "mod-sum", "reasoning-gym", "reverse-text"]
+TINY = ["arithmetic", "demo", "long-addition", "mixture", "mod-sum", "reasoning-gym", "reverse-text"]
+OF_A_FOLDER = ["smollm2", "smollm2-needle"]
+"""They start from a model that has to be imported first."""
 
 
 def complaint(*overrides: str) -> str:
@@ -36,11 +42,11 @@ def test_defaults_keep_their_own_rules() -> None:
 
 
 def test_shipped_configurations_are_found_by_name() -> None:
-    assert shipped_names() == SHIPPED
+    assert shipped_names() == TINY + OF_A_FOLDER
     assert resolve_config("demo") == shipped_path("demo")
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", TINY)
 def test_shipped_configurations_are_valid_and_their_tasks_fit_the_limits(name: str) -> None:
     config = load(RunConfig, shipped_path(name)).config
     assert config.run.name == name
@@ -48,6 +54,19 @@ def test_shipped_configurations_are_valid_and_their_tasks_fit_the_limits(name: s
     assert pool.environment.num_tasks > 0
     assert pool.group_size == config.pool.group_size
     assert pool.environment.seed == config.run.seed
+
+
+@pytest.mark.parametrize("name", OF_A_FOLDER)
+def test_those_that_start_from_a_folder_say_which_and_are_valid_with_one(name: str, tmp_path: Path) -> None:
+    config = load(RunConfig, shipped_path(name)).config
+    assert (config.run.name, config.trainer.model.path) == (name, "models/smollm2-135m-instruct")
+    with pytest.raises(UserError, match=r"trainer\.model\.path"):
+        build_pool(config)
+    tokenizer = character_tokenizer(ASCII)
+    model = tiny_config(tokenizer)
+    save_folder(tmp_path / "model", model, random_state(model, seed=0), tokenizer.files)
+    pool = build_pool(load(RunConfig, shipped_path(name), ["--trainer.model.path", str(tmp_path / "model")]).config)
+    assert pool.environment.num_tasks > 0
 
 
 def test_arguments_of_members_are_tables_or_dotted_names() -> None:
@@ -148,7 +167,7 @@ def test_a_batch_with_signal_needs_room_for_what_it_may_take() -> None:
     load(RunConfig, None, [*four])
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", TINY)
 @pytest.mark.parametrize("local", ["false", "true"])
 def test_batches_with_signal_need_no_other_setting_in_shipped_configurations(name: str, local: str) -> None:
     load(RunConfig, shipped_path(name), ["--trainer.batch_counts=signal", f"--run.local={local}"])

@@ -232,7 +232,7 @@ def test_no_text_makes_grading_raise_or_pay_outside_its_range(
             "instructions",
             [
                 "Describe lakes. Reply with exactly four words.",
-                "Tell me about songs. Reply with a list of exactly three short items, separated by commas.",
+                "What are your thoughts on cameras? Reply with a numbered list of exactly three short items.",
                 'Why do people care about doors? Reply in JSON, as {"answer": "..."}.',
             ],
         ),

@@ -29,13 +29,14 @@ def closeness(form: str, variant: int, reply: str) -> float:
     [
         ("words", 1, "Cats sleep a-lot."),
         ("words", 1, "  Cats - they sleep\n"),
-        ("items", 0, "fur, long whiskers"),
-        ("json", 0, '{"answer": "Cats sleep."}'),
-        ("json", 1, '{\n  "reply": "a \\"cat\\""\n}'),
-        ("opening", 0, "Answer: cats"),
-        ("closing", 2, "Cats sleep. The end."),
+        ("list", 0, "1. Fur\n2. Long whiskers"),
+        ("list", 1, "1.Fur\n\n2. Tails \n3. Nine lives"),
+        ("json", 0, '{"answer": "Cats sleep well."}'),
+        ("json", 1, '{\n  "reply": "a \\"small\\" cat"\n}'),
+        ("opening", 0, "Answer: cats sleep well"),
+        ("closing", 2, "Cats sleep well. The end."),
         ("capitals", 0, "CATS, 9 LIVES!"),
-        ("quotes", 0, '"Cats sleep."'),
+        ("quotes", 0, '"Cats sleep well."'),
         ("keyword", 4, 'They do not like "Water".'),
         ("words", 1, "<think>not counted at all</think>Cats sleep well"),
     ],
@@ -50,9 +51,12 @@ def test_a_reply_that_has_its_form_is_correct(form: str, variant: int, reply: st
     [
         ("words", 2, "Cats sleep", 0.5),
         ("words", 0, "one two three four five", 0.0),
-        ("items", 2, "fur, tails", 0.5),
-        ("items", 0, "fur is what they all have, tails", 0.5),
-        ("items", 0, "fur,,", 0.5),
+        ("list", 2, "1. Fur\n2. Tails", 0.5),
+        ("list", 0, "Here:\n1. Fur\n2. Tails", 0.0),
+        ("list", 0, "1. Fur\n2. Tails\nThat is all", 0.5),
+        ("list", 0, "1. What they all have\n2. Tails", 0.5),
+        ("list", 0, "1.\n2.", 0.5),
+        ("list", 0, "fur, tails", 0.0),
         ("json", 0, '{"answer": "Cats', 0.25),
         ("json", 0, '{"answer": 3}', 0.5),
         ("json", 0, '{"answer": "a", "more": "b"}', 0.5),
@@ -61,15 +65,17 @@ def test_a_reply_that_has_its_form_is_correct(form: str, variant: int, reply: st
         ("json", 0, "[" * 3000, 0.0),
         ("json", 0, '{"answer":' * 400, 0.25),
         ("json", 0, "9" * 4000, 0.25),
-        ("opening", 0, "Answer:", 0.0),
+        ("json", 0, '{"answer": "cats"}', 0.5),
+        ("opening", 0, "Answer:", 0.5),
         ("opening", 0, "The Answer: cats", 0.0),
         ("closing", 2, "The end.", 0.5),
-        ("closing", 2, "Cats. The end. Or not", 0.5),
-        ("capitals", 0, "CAts", 0.5),
+        ("closing", 2, "Cats sleep. The end. Or not", 0.25),
+        ("capitals", 0, "CAts ARe ANy", 0.6),
+        ("capitals", 0, "CATS", 0.5),
         ("capitals", 0, "123", 0.0),
-        ("quotes", 0, '"Cats', 0.5),
+        ("quotes", 0, '"Cats', 0.25),
         ("quotes", 0, '"', 0.5),
-        ("quotes", 0, '"Cats" and "dogs"', 0.5),
+        ("quotes", 0, '"Cats" and "dogs"', 0.25),
         ("keyword", 4, "watery waterfall", 0.0),
         ("words", 1, "<think>never closed", 0.0),
         ("words", 1, "word " * 5000, 0.0),
@@ -118,7 +124,7 @@ def test_each_form_has_the_same_share_of_any_stretch_and_is_a_stratum() -> None:
 
 @pytest.mark.parametrize("forms", ["", "haiku", "words words"])
 def test_forms_that_are_unknown_or_named_twice_are_refused(forms: str) -> None:
-    with pytest.raises(UserError, match="it must name some of words, items, json"):
+    with pytest.raises(UserError, match="it must name some of words, list, json"):
         Instructions(0, {"forms": forms})
 
 

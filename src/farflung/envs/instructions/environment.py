@@ -33,7 +33,7 @@ MAX_REPLY_CHARS = 4096
 HELDOUT_SHARE = 8
 """One subject in so many is held out. Changing it changes the tasks of every pool."""
 FORM_WEIGHT, SUBJECT_WEIGHT = 0.8, 0.2
-ASCII = "".join(map(chr, range(ord(" "), ord("~") + 1)))
+ASCII = "\n" + "".join(map(chr, range(ord(" "), ord("~") + 1)))
 _KEY = b"farflung instructions"
 """Public: tasks are no secret."""
 

@@ -15,6 +15,9 @@ OPENINGS = ("Answer:", "Well,", "Dear friend,", "In short:", "Listen:", "Note:")
 CLOSINGS = ("Thank you.", "That is all.", "The end.", "Good luck!", "See you soon.", "Goodbye.")
 WORDS = ("always", "because", "beautiful", "today", "water", "never", "world", "people")
 KEYS = ("answer", "reply", "text", "result")
+MAX_ITEM_WORDS = 3
+MIN_WORDS = 3
+"""Of what is said inside a form that has no length of its own; with fewer the form is worth half."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +42,10 @@ def _nearness(count: int, wanted: int) -> float:
     return max(0.0, 1.0 - abs(count - wanted) / wanted)
 
 
+def _substance(text: str) -> float:
+    return 1.0 if len(words_of(text)) >= MIN_WORDS else 0.5
+
+
 def _exact_words() -> Form:
     fillers = ("are", "things", "that", "we", "all", "know", "well")
 
@@ -53,23 +60,25 @@ def _exact_words() -> Form:
     )
 
 
-def _items() -> Form:
+def _numbered_list() -> Form:
     def closeness(variant: int, reply: str) -> float:
-        items = [item for item in reply.split(",") if words_of(item)]
-        is_short = all(len(words_of(item)) <= MAX_ITEM_WORDS for item in items)
-        return _nearness(len(items), variant + 2) * (1.0 if is_short else 0.5)
+        lines = [line.strip() for line in reply.splitlines() if line.strip()]
+        items = [
+            line.removeprefix(f"{number}.") for number, line in enumerate(lines, 1) if line.startswith(f"{number}.")
+        ]
+        is_clean = len(items) == len(lines) and all(1 <= len(words_of(item)) <= MAX_ITEM_WORDS for item in items)
+        return _nearness(len(items), variant + 2) * (1.0 if is_clean else 0.5)
+
+    def example(variant: int, subject: str) -> str:
+        items = (subject.capitalize(), "Time", "Joy", "Work")[: variant + 2]
+        return "\n".join(f"{number}. {item}" for number, item in enumerate(items, 1))
 
     return Form(
-        num_variants=4,  # two to five items
-        instruction=lambda variant: (
-            f"Reply with a list of exactly {NUMBERS[variant + 2]} short items, separated by commas."
-        ),
+        num_variants=3,  # two to four items
+        instruction=lambda variant: f"Reply with a numbered list of exactly {NUMBERS[variant + 2]} short items.",
         closeness=closeness,
-        example=lambda variant, subject: ", ".join((subject, "time", "joy", "work", "rest")[: variant + 2]),
+        example=example,
     )
-
-
-MAX_ITEM_WORDS = 3
 
 
 def _json_object() -> Form:
@@ -81,7 +90,7 @@ def _json_object() -> Form:
         if not isinstance(value, dict):
             return 0.25
         text = value.get(KEYS[variant])
-        return 1.0 if value.keys() == {KEYS[variant]} and isinstance(text, str) and text.strip() else 0.5
+        return _substance(text) if value.keys() == {KEYS[variant]} and isinstance(text, str) else 0.5
 
     return Form(
         num_variants=len(KEYS),
@@ -92,12 +101,14 @@ def _json_object() -> Form:
 
 
 def _opening() -> Form:
+    def closeness(variant: int, reply: str) -> float:
+        opening = OPENINGS[variant]
+        return _substance(reply[len(opening) :]) if reply.startswith(opening) else 0.0
+
     return Form(
         num_variants=len(OPENINGS),
         instruction=lambda variant: f'Begin your reply with "{OPENINGS[variant]}"',
-        closeness=lambda variant, reply: float(
-            reply.startswith(OPENINGS[variant]) and bool(words_of(reply[len(OPENINGS[variant]) :]))
-        ),
+        closeness=closeness,
         example=lambda variant, subject: f"{OPENINGS[variant]} I like {subject}.",
     )
 
@@ -105,9 +116,9 @@ def _opening() -> Form:
 def _closing() -> Form:
     def closeness(variant: int, reply: str) -> float:
         closing = CLOSINGS[variant]
-        if reply.endswith(closing) and words_of(reply[: -len(closing)]):
-            return 1.0
-        return 0.5 if closing in reply else 0.0
+        if reply.endswith(closing):
+            return _substance(reply[: -len(closing)])
+        return 0.25 if closing in reply else 0.0
 
     return Form(
         num_variants=len(CLOSINGS),
@@ -120,7 +131,7 @@ def _closing() -> Form:
 def _capitals() -> Form:
     def closeness(variant: int, reply: str) -> float:  # noqa: ARG001 - there is one variant
         letters = [letter for letter in reply if letter.isalpha()]
-        return sum(map(str.isupper, letters)) / len(letters) if letters else 0.0
+        return sum(map(str.isupper, letters)) / len(letters) * _substance(reply) if letters else 0.0
 
     return Form(
         num_variants=1,
@@ -133,9 +144,9 @@ def _capitals() -> Form:
 def _quoted() -> Form:
     def closeness(variant: int, reply: str) -> float:  # noqa: ARG001 - there is one variant
         opened, closed = reply.startswith('"'), reply.endswith('"')
-        if opened and closed and words_of(reply) and '"' not in reply[1:-1]:
-            return 1.0
-        return 0.5 * float(opened or closed)
+        if opened and closed and '"' not in reply[1:-1]:
+            return _substance(reply)
+        return 0.25 * float(opened or closed)
 
     return Form(
         num_variants=1,
@@ -147,7 +158,8 @@ def _quoted() -> Form:
 
 def _keyword() -> Form:
     def closeness(variant: int, reply: str) -> float:
-        return float(WORDS[variant] in {word.strip(".,;:!?\"'()").lower() for word in words_of(reply)})
+        spoken = {word.strip(".,;:!?\"'()").lower() for word in words_of(reply)}
+        return _substance(reply) if WORDS[variant] in spoken else 0.0
 
     return Form(
         num_variants=len(WORDS),
@@ -159,7 +171,7 @@ def _keyword() -> Form:
 
 FORMS: Mapping[str, Form] = {
     "words": _exact_words(),
-    "items": _items(),
+    "list": _numbered_list(),
     "json": _json_object(),
     "opening": _opening(),
     "closing": _closing(),

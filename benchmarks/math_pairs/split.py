@@ -17,6 +17,6 @@ def half_of(gold: str, answer: str) -> Part:
 
 
 def read(part: Part) -> list[dict[str, Any]]:
-    """The rows of one file: gold, answer, label, kind, provenance and, in some, policy."""
+    """The rows of one file: gold, answer, label, kind, provenance."""
     lines = (FOLDER / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]

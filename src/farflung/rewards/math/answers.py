@@ -9,31 +9,20 @@ Arithmetic is `expressions`. A text of words only is one text answer. This modul
 """
 
 from farflung.rewards.math.cursor import Cursor
-from farflung.rewards.math.expressions import parse_sum
-from farflung.rewards.math.limits import MAX_ITEMS, NotExact, OverLimits
+from farflung.rewards.math.expressions import parse_quantity, parse_sum
+from farflung.rewards.math.limits import MAX_ITEMS, CutShort, NotExact, OverLimits
 from farflung.rewards.math.spelling import normalize
 from farflung.rewards.math.syntax import (
     Builder,
     Group,
     Listing,
     Node,
-    Number,
-    Product,
-    Quantity,
     Ratio,
     Relation,
     SetOperation,
     Words,
 )
 from farflung.rewards.math.tokens import Token, TokenKind, tokenize
-from farflung.rewards.math.units import (
-    MAX_UNIT_WORDS,
-    MULTIPLIERS,
-    canonical_unit,
-    canonical_word,
-    is_unit_word,
-    may_name_a_unit,
-)
 
 _SIGNS = {
     "=": "=",
@@ -60,7 +49,7 @@ def parse_answer(text: str) -> Node:
     """The tree of an answer; raises NotExact where the grammar does not know it, OverLimits."""
     tokens = tokenize(normalize(text))
     if not tokens:
-        raise NotExact("nothing there")
+        raise CutShort("nothing there")
     if _is_words(tokens):
         return Words(_joined(tokens))
     cursor = Cursor(_with_set_braces(tokens))
@@ -156,26 +145,13 @@ def _quantity(cursor: Cursor) -> Node:
     start = cursor.peek()
     if start.kind is TokenKind.WORD:
         return Words(_words(cursor))
-    value = parse_sum(cursor)
-    if cursor.at(":"):
-        terms = [value]
-        while cursor.take(":"):
-            terms.append(parse_sum(cursor))
-        return Ratio(tuple(terms))
-    multiplier = MULTIPLIERS.get(cursor.peek().text.lower()) if cursor.peek().kind is TokenKind.WORD else None
-    if multiplier is not None:
-        cursor.advance()
-        value = (
-            Quantity(Product((value.value, Number(multiplier))), value.unit)
-            if isinstance(value, Quantity)
-            else Product((value, Number(multiplier)))
-        )
-    unit = _unit(cursor)
-    if unit == "":
+    value = parse_quantity(cursor)
+    if not cursor.at(":"):
         return value
-    if isinstance(value, Quantity) and value.unit != unit:
-        raise NotExact("two units")
-    return Quantity(value.value if isinstance(value, Quantity) else value, unit)
+    terms = [value]
+    while cursor.take(":"):
+        terms.append(parse_sum(cursor))
+    return Ratio(tuple(terms))
 
 
 def _set(cursor: Cursor) -> Node:
@@ -202,54 +178,3 @@ def _words(cursor: Cursor) -> str:
     while cursor.peek().kind is TokenKind.WORD:
         found.append(cursor.advance().text)
     return " ".join(found)
-
-
-def _unit(cursor: Cursor) -> str:
-    """The unit at the cursor in canonical spelling, "" if there is none; raises NotExact for other words there."""
-    powers: dict[str, int] = {}
-    direction = 1
-    dimension = 1
-    num_words = 0
-    while _starts_unit(cursor):
-        word = cursor.advance().text
-        num_words += 1
-        if num_words > MAX_UNIT_WORDS + 1:
-            raise NotExact("too many words for a unit")
-        if word.lower() == "per":
-            direction = -1
-            continue
-        if word.lower() in ("square", "cubic", "sq", "cu"):
-            dimension = 2 if word.lower() in ("square", "sq") else 3
-            continue
-        if not may_name_a_unit(word):
-            raise NotExact("a word that names no unit")
-        name = canonical_word(word)
-        powers[name] = powers.get(name, 0) + direction * dimension * _unit_exponent(cursor)
-        dimension = 1
-        if cursor.take("/"):
-            direction = -1
-        else:
-            cursor.take("*", "cdot")
-    return canonical_unit(powers)
-
-
-def _starts_unit(cursor: Cursor) -> bool:
-    token = cursor.peek()
-    if token.kind is TokenKind.WORD:
-        return True
-    if cursor.at("in"):  # inches, where nothing follows that one could be in
-        return cursor.peek(1).kind is TokenKind.END or cursor.peek(1).text == "^"
-    return token.kind is TokenKind.NAME and token.is_text and is_unit_word(token.text)
-
-
-def _unit_exponent(cursor: Cursor) -> int:
-    if not cursor.take("^"):
-        return 1
-    is_braced = cursor.take("{")
-    sign = -1 if cursor.take("-") else 1
-    token = cursor.advance()
-    if token.kind is not TokenKind.NUMBER or token.text not in ("1", "2", "3", "4"):
-        raise NotExact("a power of a unit")
-    if is_braced:
-        cursor.expect("}")
-    return sign * int(token.text)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from farflung.rewards.math.limits import MAX_DEPTH, NotExact, OverLimits
+from farflung.rewards.math.limits import MAX_DEPTH, CutShort, NotExact, OverLimits
 from farflung.rewards.math.tokens import END, Token, TokenKind
 
 
@@ -42,6 +42,8 @@ class Cursor:
 
     def expect(self, *texts: str) -> Token:
         """Take one of these symbols or commands; raises NotExact if another token stands there."""
+        if self.peek() is END:
+            raise CutShort(f"the text ends before {' or '.join(texts)}")
         if not self.at(*texts):
             raise NotExact(f"expected {' or '.join(texts)}")
         return self.advance()

@@ -10,13 +10,13 @@ as people write it, although LaTeX would take one digit. This module knows no re
 """
 
 from farflung.rewards.math.cursor import Cursor
-from farflung.rewards.math.limits import MAX_ITEMS, NotExact, OverLimits
+from farflung.rewards.math.labels import label_of, parse_subscript
+from farflung.rewards.math.limits import MAX_ITEMS, CutShort, NotExact, OverLimits
+from farflung.rewards.math.matrices import parse_matrix
 from farflung.rewards.math.syntax import (
     Call,
     Dots,
     Group,
-    InBase,
-    Matrix,
     Mixed,
     Name,
     Negative,
@@ -30,6 +30,7 @@ from farflung.rewards.math.syntax import (
     Sum,
 )
 from farflung.rewards.math.tokens import Token, TokenKind, number_value
+from farflung.rewards.math.unit_phrases import with_unit
 
 _CLOSING = {"(": (")", "]"), "[": ("]", ")"), "{": ("}",), r"\{": (r"\}",), "langle": ("rangle",)}
 _TIMES = ("*", "cdot", "times")
@@ -38,7 +39,6 @@ _FUNCTION_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "binom"
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 _NAMED_FUNCTIONS = ("f", "g", "h", "P", "p", "F", "G")
 _ACCENTS = ("vec", "hat", "bar", "overline", "tilde", "overrightarrow", "widehat", "mathcal", "bm", "boldsymbol")
-_MATRICES = {"matrix": "[", "pmatrix": "[", "bmatrix": "[", "array": "[", "smallmatrix": "[", "vmatrix": "|"}
 _PREFIX_COMMANDS = ("frac", "lfloor", "lceil", "langle", "begin", "ldots", "angle", "triangle", *_ACCENTS)
 
 
@@ -49,6 +49,11 @@ def parse_sum(cursor: Cursor) -> Node:
         while cursor.at("+", "-", "pm", "mp"):
             terms.append(_term(cursor))
     return terms[0] if len(terms) == 1 else Sum(tuple(terms))
+
+
+def parse_quantity(cursor: Cursor) -> Node:
+    """A sum and the unit after it, if there is one."""
+    return with_unit(cursor, parse_sum(cursor))
 
 
 def _term(cursor: Cursor) -> Node:
@@ -167,7 +172,7 @@ def _power(cursor: Cursor) -> Node:
             node = Quantity(node, "%")
         elif cursor.at("_"):
             cursor.advance()
-            node = _subscripted(cursor, node)
+            node = parse_subscript(cursor, node)
         elif cursor.at("'") and isinstance(node, Name):
             cursor.advance()
             node = Name(node.text + "'")
@@ -197,27 +202,6 @@ def _raised(cursor: Cursor, base: Node) -> Node:
         return Power(base, exponent)
 
 
-def _subscripted(cursor: Cursor, base: Node) -> Node:
-    token = cursor.peek()
-    if cursor.take("{"):
-        label = ""
-        while not cursor.at("}"):
-            token = cursor.advance()
-            if token.kind in (TokenKind.END, TokenKind.COMMAND) or token.text in ("{", "^", "_"):
-                raise NotExact("a subscript that is no label")
-            label += token.text
-        cursor.advance()
-    elif token.kind in (TokenKind.NUMBER, TokenKind.NAME, TokenKind.WORD):
-        label = cursor.advance().text
-    else:
-        raise NotExact("a subscript that is no label")
-    if isinstance(base, Name):
-        return Name(f"{base.text}_{label}")
-    if isinstance(base, Number) and isinstance(base.value, int) and label.isdigit() and 2 <= int(label[:3]) <= 36:
-        return InBase(str(base.value), int(label[:3]))
-    raise NotExact("a subscript of an expression")
-
-
 def _primary(cursor: Cursor) -> Node:
     token = cursor.peek()
     if token.kind is TokenKind.NUMBER:
@@ -236,7 +220,9 @@ def _primary(cursor: Cursor) -> Node:
     if token.kind is TokenKind.COMMAND:
         with cursor.nested():
             return _command(cursor, token.text)
-    raise NotExact("a word in a formula" if token.kind is TokenKind.WORD else "the text ends too early")
+    if token.kind is TokenKind.END:
+        raise CutShort("the text ends too early")
+    raise NotExact("a word in a formula")
 
 
 def _bracketed(cursor: Cursor, token: Token) -> Node:
@@ -270,7 +256,7 @@ def _command(cursor: Cursor, text: str) -> Node:
     if text == "langle":
         return _items(cursor, "langle")
     if text == "begin":
-        return _matrix(cursor)
+        return parse_matrix(cursor, parse_sum)
     if text == "ldots":
         return Dots()
     if text in ("circ", "emptyset"):
@@ -279,17 +265,8 @@ def _command(cursor: Cursor, text: str) -> Node:
         return Quantity(_power(cursor), _PREFIX_CURRENCIES[text])
     if text in ("angle", "triangle", *_ACCENTS):
         inner = parse_argument(cursor)
-        return Name(f"{text} {_label(inner)}")
+        return Name(f"{text} {label_of(inner)}")
     raise NotExact(f"unknown command {text[:20]}")
-
-
-def _label(node: Node) -> str:
-    """A name under an accent: letters only."""
-    if isinstance(node, Name):
-        return node.text
-    if isinstance(node, Product) and all(isinstance(factor, Name) for factor in node.factors):
-        return " ".join(factor.text for factor in node.factors if isinstance(factor, Name))
-    raise NotExact("an accent over an expression")
 
 
 def _braced(cursor: Cursor) -> Node | None:
@@ -384,7 +361,7 @@ def _items(cursor: Cursor, opening: str) -> Node:
     items: list[Node] = []
     with cursor.nested():
         while not cursor.at(*closings):
-            items.append(parse_sum(cursor))
+            items.append(parse_quantity(cursor))
             if len(items) > MAX_ITEMS:
                 raise OverLimits("too many items")
             if not cursor.take(",", ";"):
@@ -393,41 +370,3 @@ def _items(cursor: Cursor, opening: str) -> Node:
     if len(items) == 1 and opening == "(" and closing == ")":
         return items[0]
     return Group(opening, tuple(items), closing)
-
-
-def _matrix(cursor: Cursor) -> Node:
-    kind = _environment(cursor)
-    if kind not in _MATRICES:
-        raise NotExact("an unknown environment")
-    if kind == "array":
-        _environment(cursor)
-    rows: list[tuple[Node, ...]] = []
-    row: list[Node] = []
-    while True:
-        row.append(parse_sum(cursor))
-        if len(row) * (len(rows) + 1) > MAX_ITEMS:
-            raise OverLimits("too many items")
-        if cursor.take("&"):
-            continue
-        rows.append(tuple(row))
-        row = []
-        while cursor.take("hline"):
-            pass
-        if cursor.take("\\\\") and not cursor.at("end"):
-            continue
-        cursor.expect("end")
-        if _environment(cursor) != kind:
-            raise NotExact("an environment that closes another")
-        return Matrix(tuple(rows), is_determinant=_MATRICES[kind] == "|")
-
-
-def _environment(cursor: Cursor) -> str:
-    r"""The word in the braces after `\begin` or `\end`."""
-    cursor.expect("{")
-    name = ""
-    while not cursor.take("}"):
-        token = cursor.advance()
-        if token.kind is TokenKind.END:
-            raise NotExact("the text ends too early")
-        name += token.text
-    return name

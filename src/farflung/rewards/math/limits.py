@@ -32,8 +32,8 @@ MAX_EXPONENT = 100
 MAX_ITEMS = 200
 """Most entries of a list, set or matrix."""
 
-MAX_WORK = 60_000
-"""Units of one text, see `Budget`; about a tenth of a second at worst."""
+MAX_WORK = 40_000
+"""Units of one text, see `Budget`; a few tenths of a second at worst."""
 
 _BITS_PER_UNIT = 512
 
@@ -44,6 +44,10 @@ class OverLimits(Exception):
 
 class NotExact(Exception):
     """The text is outside the grammar, or its value has no exact normal form here; the message names the place."""
+
+
+class CutShort(NotExact):
+    """The text ends where an operand or a closing bracket must come."""
 
 
 class Undefined(Exception):

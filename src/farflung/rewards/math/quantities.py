@@ -6,28 +6,12 @@ from math import floor
 from farflung.rewards.math import scalar
 from farflung.rewards.math.limits import Budget
 from farflung.rewards.math.policy import MathPolicy, PercentPolicy, UnitPolicy
-from farflung.rewards.math.polynomial import Rational, magnitude
+from farflung.rewards.math.polynomial import ONE, Kind, Rational, magnitude
 from farflung.rewards.math.scalar import Scalar
+from farflung.rewards.math.units import canonical_word, in_base_units, is_unit_word
 from farflung.rewards.math.values import Measured
 
 PERCENT = "%"
-
-_CONVERSIONS: dict[str, tuple[str, Fraction]] = {
-    "mm": ("m", Fraction(1, 1000)),
-    "cm": ("m", Fraction(1, 100)),
-    "m": ("m", Fraction(1)),
-    "km": ("m", Fraction(1000)),
-    "mg": ("g", Fraction(1, 1000)),
-    "g": ("g", Fraction(1)),
-    "kg": ("g", Fraction(1000)),
-    "s": ("s", Fraction(1)),
-    "min": ("s", Fraction(60)),
-    "h": ("s", Fraction(3600)),
-    "cent": ("$", Fraction(1, 100)),
-    "$": ("$", Fraction(1)),
-    "mL": ("L", Fraction(1, 1000)),
-    "L": ("L", Fraction(1)),
-}
 
 
 def compare_scalars(gold: Scalar, answer: Scalar, policy: MathPolicy, budget: Budget) -> bool | None:
@@ -47,8 +31,8 @@ def compare_measured(
     gold: Scalar | Measured, answer: Scalar | Measured, policy: MathPolicy, budget: Budget
 ) -> bool | None:
     """Whether two numbers of which at least one has a unit are equal."""
-    one, one_unit = _split(gold, policy)
-    other, other_unit = _split(answer, policy)
+    one, one_unit = _split(_with_letter_unit(gold, answer), policy)
+    other, other_unit = _split(_with_letter_unit(answer, gold), policy)
     if PERCENT in (one_unit, other_unit) and one_unit != other_unit:
         return False
     if policy.units is UnitPolicy.IGNORE:
@@ -57,26 +41,21 @@ def compare_measured(
         return compare_scalars(one, other, policy, budget)
     if not (one_unit and other_unit):
         return _compare_one_sided(one, other, one_unit or other_unit, policy, budget)
-    if one_unit in _CONVERSIONS and other_unit in _CONVERSIONS:
-        one_base, one_factor = _CONVERSIONS[one_unit]
-        other_base, other_factor = _CONVERSIONS[other_unit]
-        if one_base != other_base:
-            return False
-        return compare_scalars(
-            scalar.multiply(one, scalar.from_rational(one_factor), budget),
-            scalar.multiply(other, scalar.from_rational(other_factor), budget),
-            policy,
-            budget,
-        )
-    return None if compare_scalars(one, other, policy, budget) is not False else False
+    one_base, other_base = in_base_units(one_unit), in_base_units(other_unit)
+    if one_base is None or other_base is None:
+        return None if compare_scalars(one, other, policy, budget) is not False else False
+    if one_base[1] != other_base[1]:
+        return False
+    return compare_scalars(
+        scalar.multiply(one, scalar.from_rational(one_base[0]), budget),
+        scalar.multiply(other, scalar.from_rational(other_base[0]), budget),
+        policy,
+        budget,
+    )
 
 
 def _compare_one_sided(one: Scalar, other: Scalar, unit: str, policy: MathPolicy, budget: Budget) -> bool | None:
-    """A unit on one side. `5 m` in plain text is five times a variable m, which the unit on the other side explains."""
-    for value, number in ((one, other), (other, one)):
-        if unit in scalar.variables(value):
-            scaled = scalar.multiply(number, scalar.variable(unit), budget)
-            return compare_scalars(value, scaled, policy, budget)
+    """A unit on one side only."""
     verdict = compare_scalars(one, other, policy, budget)
     if policy.units is UnitPolicy.REQUIRED:
         return False
@@ -85,6 +64,20 @@ def _compare_one_sided(one: Scalar, other: Scalar, unit: str, policy: MathPolicy
 
 def _may_be_radians(one: Scalar, other: Scalar) -> bool:
     return (scalar.as_rational(one) is None) != (scalar.as_rational(other) is None)
+
+
+def _with_letter_unit(value: Scalar | Measured, beside: Scalar | Measured) -> Scalar | Measured:
+    """`5 m` in plain text is five times a variable m; beside a quantity the variable is read as the unit."""
+    if not (isinstance(value, Scalar) and isinstance(beside, Measured)) or beside.unit == PERCENT:
+        return value
+    if value.denominator != ONE or len(value.numerator) != 1:
+        return value
+    ((monomial, coefficient),) = value.numerator.items()
+    for atom, count in monomial:
+        name = str(atom.key)
+        if atom.kind is Kind.VARIABLE and count == 1 and (name == beside.unit or is_unit_word(name)):
+            return Measured(Scalar({monomial - {(atom, count)}: coefficient}), canonical_word(name))
+    return value
 
 
 def _split(value: Scalar | Measured, policy: MathPolicy) -> tuple[Scalar, str]:

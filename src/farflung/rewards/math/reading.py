@@ -9,7 +9,7 @@ from math import gcd
 from farflung.rewards.math.answers import parse_answer
 from farflung.rewards.math.arithmetic import parts
 from farflung.rewards.math.evaluate import evaluate
-from farflung.rewards.math.limits import MAX_CHARACTERS, Budget, NotExact, OverLimits, Undefined
+from farflung.rewards.math.limits import MAX_CHARACTERS, Budget, CutShort, NotExact, OverLimits, Undefined
 from farflung.rewards.math.spelling import has_balanced_braces
 from farflung.rewards.math.syntax import Mixed, Node, Number, Quotient, Relation
 from farflung.rewards.math.values import Value
@@ -19,7 +19,7 @@ class Failure(StrEnum):
     """Why a text has no value."""
 
     BROKEN = "broken"
-    """Cut short: its braces do not close."""
+    """Cut short: its brackets do not close, or an operand is missing at its end."""
     UNPARSEABLE = "unparseable"
     """Outside the grammar, or without an exact normal form."""
     UNDEFINED = "undefined"
@@ -49,6 +49,8 @@ def read(text: str, *, mixed_numbers: bool) -> Reading:
         if not mixed_numbers and any(isinstance(part, Mixed) for part in _all_parts(tree)):
             return Reading(None, Failure.UNPARSEABLE, detail="a mixed number")
         return Reading(evaluate(tree, Budget()), None, tree)
+    except CutShort as error:
+        return Reading(None, Failure.BROKEN, detail=str(error))
     except NotExact as error:
         return Reading(None, Failure.UNPARSEABLE, detail=str(error))
     except Undefined as error:

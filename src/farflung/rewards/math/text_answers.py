@@ -35,6 +35,7 @@ _SYNONYMS = {
     "infinite": "infinitely many",
     "infinitely many solutions": "infinitely many",
 }
+_BETWEEN = re.compile(r"\s*,\s*(?:and |or )?|\s+(?:and|or)\s+")
 _EDGES = ".,;:!?\"' "
 _SPACES = re.compile(r"\s+")
 _BRACKETED_LETTER = re.compile(r"[(\[]?([A-Ja-j])[)\].:]?")
@@ -55,7 +56,15 @@ def same_text(gold: str, answer: str, *, with_case: bool) -> bool | None:
         return not with_case or _SYNONYMS.get(one, one) != one
     if any(one in words and other in words for words in _CLOSED_LISTS):
         return False
-    return None
+    return _same_parts(one, other)
+
+
+def _same_parts(one: str, other: str) -> bool | None:
+    """Lists of words: the same ones in any order are equal, and more of them than asked for is a hedge."""
+    ours, theirs = set(_BETWEEN.split(one)), set(_BETWEEN.split(other))
+    if ours == theirs:
+        return True
+    return False if ours < theirs or theirs < ours else None
 
 
 def choice_letter(text: str) -> str | None:

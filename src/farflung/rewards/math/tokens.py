@@ -16,7 +16,7 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import NamedTuple
 
-from farflung.rewards.math.limits import MAX_DIGITS, MAX_TOKENS, NotExact, OverLimits
+from farflung.rewards.math.limits import MAX_DIGITS, MAX_TOKENS, CutShort, OverLimits
 from farflung.rewards.math.units import is_unit_word
 from farflung.rewards.math.word_lists import FUNCTIONS, GREEK, SHORT_WORDS, TEXT_COMMANDS
 
@@ -74,7 +74,7 @@ _CLOSING = frozenset((")", "]", r"\}", "rangle"))
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of `text`; raises OverLimits, and NotExact for an unclosed text group."""
+    """All tokens of `text`; raises OverLimits, and CutShort for an unclosed text group."""
     tokens: list[Token] = []
     _scan(text, 0, len(text), tokens, is_text=False)
     return _merge_thousands(tokens)
@@ -231,4 +231,4 @@ def _closing_brace(text: str, start: int, end: int) -> int:
             if depth == 0:
                 return position
         position += 1
-    raise NotExact("unclosed text")
+    raise CutShort("unclosed text")

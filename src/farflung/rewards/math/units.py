@@ -2,8 +2,10 @@
 
     centimeters -> cm    square feet -> ft^2    km/h, km per hour -> h^-1*km    dollars -> $    apples -> apple
 
-Only spelling is unified here and nothing is converted, so a unit that this table does not know is compared as a word.
+A unit of the table can be measured in base units, exactly; a word that the table does not know is compared as a word.
 """
+
+from fractions import Fraction
 
 from farflung.rewards.math.word_lists import NO_UNITS
 
@@ -48,6 +50,32 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "%": ("percent",),
     "unit": (),
 }
+_IN_BASE_UNITS: dict[str, tuple[str, Fraction]] = {
+    "m": ("m", Fraction(1)),
+    "cm": ("m", Fraction(1, 100)),
+    "mm": ("m", Fraction(1, 1000)),
+    "km": ("m", Fraction(1000)),
+    "in": ("m", Fraction(254, 10_000)),  # international yard and pound, 1959
+    "ft": ("m", Fraction(3048, 10_000)),
+    "yd": ("m", Fraction(9144, 10_000)),
+    "mi": ("m", Fraction(1_609_344, 1000)),
+    "g": ("g", Fraction(1)),
+    "kg": ("g", Fraction(1000)),
+    "mg": ("g", Fraction(1, 1000)),
+    "s": ("s", Fraction(1)),
+    "min": ("s", Fraction(60)),
+    "h": ("s", Fraction(3600)),
+    "day": ("s", Fraction(86_400)),
+    "week": ("s", Fraction(604_800)),
+    "L": ("L", Fraction(1)),
+    "mL": ("L", Fraction(1, 1000)),
+    "$": ("$", Fraction(1)),
+    "cent": ("$", Fraction(1, 100)),
+    "deg": ("deg", Fraction(1)),
+    "euro": ("euro", Fraction(1)),
+}
+"""Each unit as a multiple of one base unit. Litres are kept apart from cubed lengths, and radians from degrees."""
+
 _CANONICAL = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in (unit, *spellings)}
 
 MULTIPLIERS = {
@@ -86,3 +114,21 @@ def may_name_a_unit(word: str) -> bool:
 def canonical_unit(powers: dict[str, int]) -> str:
     """One spelling of a product of unit words, each with its power."""
     return "*".join(word if count == 1 else f"{word}^{count}" for word, count in sorted(powers.items()) if count)
+
+
+def in_base_units(unit: str) -> tuple[Fraction, dict[str, int]] | None:
+    """Factor and powers of base units of a canonical unit, None if a part of it is not in the table.
+
+    "h^-1*km" -> (5/18, {"s": -1, "m": 1})
+    """
+    factor = Fraction(1)
+    dimension: dict[str, int] = {}
+    for part in unit.split("*"):
+        name, _, exponent = part.partition("^")
+        if name not in _IN_BASE_UNITS:
+            return None
+        base, size = _IN_BASE_UNITS[name]
+        count = int(exponent) if exponent else 1
+        factor *= size**count
+        dimension[base] = dimension.get(base, 0) + count
+    return factor, {base: count for base, count in dimension.items() if count}

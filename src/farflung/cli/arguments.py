@@ -152,8 +152,10 @@ def _add_settings(commands: Commands) -> None:
 def _add_model(commands: Commands) -> None:
     model = _command(commands, "model", "bring models in, look at them", help_texts.MODEL, help_texts.MODEL_EPILOG)
     actions = model.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True, parser_class=Parser)
-    bring = actions.add_parser("import", help="a GGUF file or packaged model to a Hugging Face folder")
-    bring.add_argument("source", metavar="SOURCE", help="a .gguf file, a model folder, or a packaged model's name")
+    bring = actions.add_parser("import", help="a GGUF file, packaged or hub model to a Hugging Face folder")
+    bring.add_argument(
+        "source", metavar="SOURCE", help="a .gguf file, a folder, a packaged model, or organisation/name[@revision]"
+    )
     bring.add_argument("out", metavar="OUT", nargs="?", help="folder to write (default models/<name>)")
     look = actions.add_parser("inspect", help="shape, tokenizer and template of a folder")
     look.add_argument("source", metavar="FOLDER")
@@ -162,6 +164,8 @@ def _add_model(commands: Commands) -> None:
     convert.add_argument("out", metavar="OUT", help="folder to write")
     for action in (bring, convert):
         action.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the weights")
+        action.add_argument("--replace", action="store_true", help="a model folder that is there already")
+        action.add_argument("--template", metavar="FILE", help="take this chat template, whatever the model's say")
 
 
 def _add_eval(commands: Commands) -> None:

@@ -122,13 +122,15 @@ work is done and what was dropped."""
 
 MODEL = """\
 Models as Hugging Face folders with safetensors weights. `import` expands a
-GGUF file, or one that an installed package ships, into such a folder. Pickled
-weights and code that comes with a model are never opened."""
+GGUF file, one that an installed package ships, or a model of a hub into such a
+folder. Pickled weights and code that comes with a model are never opened, and
+chat templates that differ are refused until you say which one to take."""
 
 MODEL_EPILOG = """\
 examples:
   farflung model import smollm2-135m-instruct
                                      -> models/smollm2-135m-instruct
+  farflung model import HuggingFaceTB/SmolLM2-360M-Instruct@main
   farflung model inspect models/smollm2-135m-instruct
   farflung model convert models/mine models/mine-fp32 --dtype float32"""
 

@@ -74,6 +74,8 @@ def weights_in(path: Path) -> str:
         except SafetensorError as error:
             raise UserError(f"{file} is not a safetensors file: {error}; fetch it again") from error
     wanted = expected_shapes(config)
+    if isinstance(config, ForeignConfig) and not shapes.keys() >= wanted.keys():
+        return f"{len(shapes)} tensors, {', '.join(sorted(dtypes))}, named otherwise than transformers has them"
     wrong = [name for name, shape in wanted.items() if shapes.get(name) != shape]
     if wrong:
         raise UserError(f"{path}: {len(wrong)} of {len(wanted)} tensors are missing or misshapen, such as {wrong[0]}")

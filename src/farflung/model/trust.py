@@ -3,7 +3,9 @@
 `auto_map` in a table names classes in Python files beside the weights, which other loaders fetch and run.
 """
 
+import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from farflung.errors import UserError
@@ -29,3 +31,17 @@ def refuse_code_files(names: Iterable[str], where: str) -> None:
             f"{where} holds programs ({', '.join(code[:3])}): models that bring their own code are refused; "
             "look for a copy of the model without it"
         )
+
+
+def refuse_code_folder(folder: Path) -> None:
+    """Raises UserError: there are programs in the folder, or its tables name some."""
+    if not folder.is_dir():
+        return
+    refuse_code_files((path.name for path in folder.iterdir()), str(folder))
+    for name in ("config.json", "tokenizer_config.json"):
+        try:
+            table = json.loads((folder / name).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            continue  # whoever reads it says so
+        if isinstance(table, dict):
+            refuse_code(table, name)

@@ -42,6 +42,12 @@ def shapes(config: ForeignConfig) -> Mapping[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in own_tensors(_without_weights(config)).items()}
 
 
+def is_tied(config: ForeignConfig) -> bool:
+    """Whether the head is the embedding matrix."""
+    model = _without_weights(config)
+    return model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
 def own_tensors(model: Any) -> dict[str, Tensor]:
     """Parameters and persistent buffers themselves, each once."""
     tensors: dict[str, Tensor] = {}

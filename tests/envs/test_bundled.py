@@ -46,7 +46,7 @@ def test_the_levels_of_gsm8k_are_numbers_of_steps() -> None:
     levels = [level_of(environment, environment.task("heldout", index)) for index in range(100)]
     assert {level: levels.count(level) for level in sorted(set(levels))} == {
         "0 steps": 2,
-        "1 steps": 7,
+        "1 step": 7,
         "2 steps": 21,
         "3 steps": 33,
         "4 steps": 22,

@@ -33,6 +33,7 @@ def test_arguments_hold_for_every_data_set() -> None:
     ("name", "args", "sentence"),
     [
         ("algbra", {}, "did you mean algebra"),
+        ("probability", {}, "has no category"),
         ("algebra", {"min_terms": 2}, "has no argument min_terms"),
         ("algebra", {"num_tasks": 0}, "num_tasks"),
     ],

@@ -72,7 +72,7 @@ class Gsm8k:
 
     def level(self, task: Task) -> str:
         num_steps = len(_CALCULATION.findall(self._items[index_of(task.task_id)]["solution"]))
-        return f"{MAX_STEPS} steps or more" if num_steps >= MAX_STEPS else f"{num_steps} steps"
+        return f"{MAX_STEPS} steps or more" if num_steps >= MAX_STEPS else f"{num_steps} step{'s' * (num_steps != 1)}"
 
 
 def _answer(item: Mapping[str, Any]) -> str:

@@ -26,12 +26,12 @@ class ReasoningGymSuite(Mixture):
 
     def __init__(self, category: str, seed: int, args: Mapping[str, EnvArg], load: Load) -> None:
         """Raises `UserError` for an unknown category or argument."""
-        known = categories()
+        known = usable_categories()
         if category not in known:
             close = difflib.get_close_matches(category, known, n=1)
             meant = f"did you mean {close[0]}? " if close else ""
             raise UserError(f'reasoning-gym has no category "{category}"; {meant}it has {", ".join(sorted(known))}')
-        members = [name for name in known[category] if name not in LEFT_OUT]
+        members = known[category]
         own = sorted(ReasoningGymConfig.model_fields)
         for argument in args:
             if argument not in own:
@@ -43,3 +43,9 @@ class ReasoningGymSuite(Mixture):
         named = ", ".join(f"{member}={PREFIX}{member}" for member in members)
         super().__init__(seed, {MEMBERS: named, **shared}, load)
         self.name = f"{PREFIX}{category}{SUFFIX}"
+
+
+def usable_categories() -> dict[str, list[str]]:
+    """Category -> its data sets that are not left out, if there are any. Raises `UserError` without the library."""
+    usable = {name: [each for each in datasets if each not in LEFT_OUT] for name, datasets in categories().items()}
+    return {name: datasets for name, datasets in usable.items() if datasets}

@@ -42,13 +42,13 @@ def own_groups() -> set[Path]:
     )
 
 
-def processes_of(pool: CodePool) -> list[str]:
+def processes_of(root: str) -> list[str]:
     """Command lines that name the pool's root folder: its keeper, what that forked, helpers."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             found.append(path.read_text(errors="replace"))
-    return [words for words in found if pool._keeper._root in words]
+    return [words for words in found if root in words]
 
 
 def rule(pool: CodePool, program: str, tests: ScriptTests | CallTests | PytestTests) -> tuple[float | None, str]:
@@ -209,12 +209,22 @@ def test_nothing_is_left_when_a_pool_is_closed(num_runs: int) -> None:
     """Also of sandboxes that were still starting."""
     before, groups = set(children_of(os.getpid())), own_groups()
     made = CodePool(CodePoolConfig(limits=LIMITS, num_warm=2))
-    assert processes_of(made)
+    assert made._keeper is not None
+    root = made._keeper._root
+    assert processes_of(root)
     for _ in range(num_runs):
         made.run("import os\nif os.fork() == 0:\n    os.setsid()\n    while True: pass\nprint('ba')", REVERSE)
     made.close()
     assert (set(children_of(os.getpid())), own_groups()) == (before, groups)
-    assert not processes_of(made)
+    assert not processes_of(root)
+
+
+def test_a_fork_gets_a_keeper_of_its_own_and_leaves_the_parents_alone(own_pool: CodePool) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if rule(own_pool, "print(input()[::-1])", REVERSE)[0] == 1.0 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert rule(own_pool, "print(input()[::-1])", REVERSE)[0] == 1.0
 
 
 def test_a_machine_that_cannot_shut_programs_in_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

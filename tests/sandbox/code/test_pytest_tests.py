@@ -93,6 +93,11 @@ def test_bare_asserts_and_check_functions_are_tests(pool: CodePool, source: str)
     assert verdict(pool, source, "def other(x): return x * x", entry="square")[0] == 0.0
 
 
+def test_the_entry_is_the_programs_even_where_the_file_has_a_stub_of_it(pool: CodePool) -> None:
+    source = "def square(x):\n    ...\ndef check(candidate):\n    assert candidate(3) == square(3) == 9"
+    assert verdict(pool, source, "def square(x): return x * x", entry="square") == (1.0, "all_tests_passed")
+
+
 @pytest.mark.parametrize(
     ("source", "options"),
     [

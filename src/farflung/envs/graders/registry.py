@@ -2,6 +2,7 @@
 
     exact           text@1, integer@1, math-exact@1
     exact first     math@1: a computer algebra system where the rules are undecided; not reproducible
+    programs        code@1: in a sandbox; not reproducible
     verifiers       ascii-tree@1, code-output@1, git-diff@1, instructions@1, json-schema@1, json-value@1, null@1,
                     unscramble@1
     judges          judge@1, judge-pair@1: not reproducible
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from farflung.envs.graders.base import Grader, GraderKind
+from farflung.envs.graders.code import CODE_KINDS
 from farflung.envs.graders.judge import JudgeGrader
 from farflung.envs.graders.judge_client import require_endpoint
 from farflung.envs.graders.judge_pair import PairJudgeGrader
@@ -32,6 +34,7 @@ KINDS: Mapping[str, GraderKind] = {
     for kind in (
         *RULE_KINDS,
         *MATH_KINDS,
+        *CODE_KINDS,
         GraderKind(
             name="judge", version=1, build=JudgeGrader.from_args, is_reproducible=False, require_ready=require_endpoint
         ),

@@ -81,6 +81,10 @@ class KeeperLink:
         """Whether it can start sandboxes."""
         return self._process.poll() is None
 
+    def forget(self) -> None:
+        """In a forked process: it stays the parent's."""
+        self._socket.close()
+
     def close(self) -> None:
         """Every sandbox that still waits dies with its keeper."""
         self._socket.close()

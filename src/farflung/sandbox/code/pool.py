@@ -7,11 +7,14 @@
 A sandbox that fails is replaced and the program tried again; if that goes on, the verdict is None, never 0.
 """
 
+import atexit
 import logging
+import os
 import threading
 from collections import deque
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 from farflung.errors import Transient, UserError
 from farflung.rewards.decision import Decision
@@ -27,6 +30,8 @@ from farflung.sandbox.code.tests import CallTests, CodeTests, ScriptTests, Tests
 
 logger = logging.getLogger(__name__)
 
+_POOLS: "WeakSet[CodePool]" = WeakSet()
+
 
 class CodePool:
     """Thread-safe: several threads may run programs at once.
@@ -41,13 +46,12 @@ class CodePool:
         self._lock = threading.Lock()
         self._warm: deque[Sandbox] = deque()
         self._closed = False
-        self._keeper = self._first_that_works()
-        self._fill()
-
-    @property
-    def backend(self) -> Backend:
+        self._keeper: KeeperLink | None = self._first_that_works()
+        self.backend: Backend = self._keeper.kind
         """What shuts programs in."""
-        return self._keeper.kind
+        self._fill()
+        _POOLS.add(self)
+        atexit.register(self._close_at_exit, os.getpid())
 
     def run(self, program: str, tests: CodeTests, *, stop_early: bool = False) -> CodeReport:
         """Run all tests of one program. Never raises on any program.
@@ -79,7 +83,7 @@ class CodePool:
             if self._closed:
                 raise Transient("the pool is closed")
             sandbox = self._warm.popleft() if self._warm else None
-        sandbox = self._keeper.start_sandbox() if sandbox is None else sandbox
+        sandbox = self._start() if sandbox is None else sandbox
         try:
             self._fill()
             sandbox.wait_ready(self.config.start_s)
@@ -94,9 +98,24 @@ class CodePool:
             self._closed = True
             waiting = list(self._warm)
             self._warm.clear()
+            keeper, self._keeper = self._keeper, None
         for sandbox in waiting:
             sandbox.kill()
-        self._keeper.close()
+        if keeper is not None:
+            keeper.close()
+        atexit.unregister(self._close_at_exit)
+
+    def begin_after_fork(self) -> None:
+        """In the forked process, before it has other threads: keeper and sandboxes are the parent's."""
+        for sandbox in self._warm:
+            sandbox.forget()
+        if self._keeper is not None:
+            self._keeper.forget()
+        self._lock, self._warm, self._keeper = threading.Lock(), deque(), None
+
+    def _close_at_exit(self, pid: int) -> None:
+        if os.getpid() == pid:  # a fork that ends leaves its parent's pool alone
+            self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +163,20 @@ class CodePool:
             with self._lock:
                 if self._closed or len(self._warm) >= self.config.num_warm:
                     return
-                self._warm.append(self._keeper.start_sandbox())
+                self._warm.append(self._link().start_sandbox())
+
+    def _start(self) -> Sandbox:
+        with self._lock:
+            link = self._link()
+        return link.start_sandbox()
+
+    def _link(self) -> KeeperLink:
+        """Under the lock: the keeper, which a fork and a failure leave without."""
+        if self._closed:
+            raise Transient("the pool is closed")
+        if self._keeper is None:
+            self._keeper = KeeperLink(self.backend, self.config, self.machine)
+        return self._keeper
 
     def _revive(self) -> None:
         """After a failure: what waits may be as broken, and the keeper may be gone."""
@@ -154,6 +186,14 @@ class CodePool:
         for sandbox in waiting:
             sandbox.kill()
         with self._lock:
-            if not self._closed and not self._keeper.is_alive():
+            if self._keeper is not None and not self._keeper.is_alive():
                 self._keeper.close()
-                self._keeper = KeeperLink(self._keeper.kind, self.config, self.machine)
+                self._keeper = None
+
+
+def _begin_after_fork() -> None:
+    for pool in list(_POOLS):
+        pool.begin_after_fork()
+
+
+os.register_at_fork(after_in_child=_begin_after_fork)

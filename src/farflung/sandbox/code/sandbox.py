@@ -69,6 +69,10 @@ class Process:
         _has_ended(self.handle, _KILL_S)
         os.close(self.handle)
 
+    def forget(self) -> None:
+        """Without ending it."""
+        os.close(self.handle)
+
 
 def _has_ended(handle: int, within_s: float) -> bool:
     poll = select.poll()
@@ -153,6 +157,12 @@ class Sandbox:
         self._control.close()
         if self._cgroup is not None:
             self._leaving.append(self._cgroup)
+
+    def forget(self) -> None:
+        """In a forked process: it stays the parent's."""
+        self._is_over = True
+        self._process.forget()
+        self._control.close()
 
     def _note(self, kind: bytes, payload: bytes) -> None:
         if kind == supervisor.STDOUT:

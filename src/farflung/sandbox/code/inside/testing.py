@@ -50,6 +50,8 @@ class TestRun:
             return
         own = {name: value for name, value in vars(module).items() if vars(solution).get(name) is not value}
         cases = collect(own, job["entry"], solution)  # what the program calls test_x is no test
+        if hasattr(solution, job["entry"] or ""):
+            setattr(module, job["entry"], getattr(solution, job["entry"]))  # the file may define a stub of that name
         self._run_all(cases or [("the whole file", _nothing)])
 
     def _run_all(self, cases: list[Case]) -> None:

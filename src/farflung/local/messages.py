@@ -32,6 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Config and tokenizer: the files of a policy that do not change."""
     max_batch_rows: int
     num_threads: int
+    device: str
+    """The trainer's."""
     activity_path: str
     """File for the intervals of its activity."""
 

@@ -38,6 +38,7 @@ from farflung.local.messages import (
 from farflung.local.shared_weights import map_for_reading
 from farflung.model.adapter_files import WEIGHTS as ADAPTER
 from farflung.model.determinism import FIXED_BATCH_ROWS, compute_deterministically
+from farflung.model.devices import find_device
 from farflung.model.tokenizer import Tokenizer
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
@@ -148,6 +149,7 @@ class Desk:
             self._pool,
             max_batch_rows=FIXED_BATCH_ROWS if is_fixed else self._settings.max_batch_rows,
             num_threads=1 if is_fixed else self._settings.num_threads,
+            device=find_device(self._settings.device, "trainer.compute.device"),
             should_stop=self._link.is_over,
         )
         return self._sampler

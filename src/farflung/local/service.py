@@ -81,7 +81,10 @@ async def run(
             pool,
             inbox,
             crew,
-            [_settings(process.name, worker, pool, setup, run_folder) for process in crew.processes],
+            [
+                _settings(process.name, worker, config.compute.device, pool, setup, run_folder)
+                for process in crew.processes
+            ],
             tally,
             secret=secret_of(seed),
             stop=stop,
@@ -128,13 +131,14 @@ def _tally(pool: PoolSpec, checkpoint: Checkpoint | None, setup: Setup) -> Tally
     return tally
 
 
-def _settings(name: str, worker: WorkerConfig, pool: PoolSpec, setup: Setup, run_folder: Path) -> Settings:
+def _settings(name: str, worker: WorkerConfig, device: str, pool: PoolSpec, setup: Setup, run_folder: Path) -> Settings:
     return Settings(
         name=name,
         pool=pool,
         policy_files=setup.policy_files,
         max_batch_rows=worker.max_batch_rows,
         num_threads=worker.num_threads,
+        device=device,
         activity_path=str(run_folder / ACTIVITY_FOLDER / f"{name}.jsonl"),
     )
 

@@ -8,11 +8,14 @@ falls to about nothing; without the second bound an evaluation of a dozen tasks 
 
 import math
 
+import torch
+
 from farflung.engine.base import SamplingParams
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
 from farflung.evaluation.heldout import Evaluation, evaluate
 from farflung.model.any_config import AnyConfig
+from farflung.model.devices import CPU
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence
 from farflung.trainer.config import EvaluationConfig
@@ -35,6 +38,7 @@ class Canary:
         tokenizer: Tokenizer,
         pool: PoolSpec,
         reserved: tuple[int, ...],
+        device: torch.device = CPU,
     ) -> None:
         self.initial_accuracy = 0.0
         """Of version 0."""
@@ -43,7 +47,7 @@ class Canary:
         self._config = config
         self._environment = environment
         self._tokenizer = tokenizer
-        self._engine = TorchEngine(model, max_batch_rows=MAX_BATCH_ROWS)
+        self._engine = TorchEngine(model, max_batch_rows=MAX_BATCH_ROWS, device=device)
         self._params = SamplingParams(
             temperature=config.temperature,
             max_completion_tokens=pool.max_completion_tokens,

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from farflung.engine.base import Engine
-from farflung.errors import UserError
 from farflung.model.adapter_files import Adapter
 from farflung.model.any_config import AnyConfig
 from farflung.model.build import AnyDecoder, build_decoder
+from farflung.model.devices import find_device
 from farflung.model.folder import WEIGHTS_FILE
 from farflung.model.weights import to_safetensors_bytes
 from farflung.trainer.config import ComputeConfig
@@ -178,13 +178,7 @@ class PolicyBase(ABC):
 
 def device_of(compute: ComputeConfig) -> torch.device:
     """Raises UserError: this machine has no such device."""
-    device = torch.device(compute.device)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(
-            f"trainer.compute.device is {compute.device} and this machine has {torch.cuda.device_count()} such "
-            "devices: set cpu, or install torch for CUDA"
-        )
-    return device
+    return find_device(compute.device, "trainer.compute.device")
 
 
 def decoder_for(config: AnyConfig, compute: ComputeConfig, device: torch.device) -> AnyDecoder:

@@ -12,6 +12,11 @@ class WorkerConfig(Config):
     capability_class: str = Field("any", description="Which leases it can take.")
     max_batch_rows: int = Field(256, ge=1, description="Rollouts sampled at once.")
     num_threads: int = Field(1, ge=1, description="Torch threads; several processes beat several threads on few cores.")
+    device: str = Field(
+        "cpu",
+        pattern=r"^(cpu|cuda(:\d+)?)$",
+        description="cpu, cuda or cuda:N. The samplers of a local run compute where the trainer does.",
+    )
     speed: float = Field(
         1.0, gt=0, le=1, description="1 = full speed; 0.5 sleeps as long as it samples (a slow machine)."
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Self
 
 import numpy as np
+import torch
 
 from farflung.broadcast.watch import FetchedPolicy
 from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParams
@@ -19,6 +20,7 @@ from farflung.model.adapter_files import WEIGHTS as ADAPTER
 from farflung.model.adapter_files import read_adapter
 from farflung.model.any_config import read_config
 from farflung.model.description import CONFIG_FILE
+from farflung.model.devices import CPU
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.model.weights import from_safetensors_bytes
@@ -55,6 +57,7 @@ class Sampler:
         max_batch_rows: int,
         num_threads: int,
         should_stop: Callable[[], bool],
+        device: torch.device = CPU,
     ) -> Self:
         """Build engine and tokenizer from a version's own files.
 
@@ -71,7 +74,13 @@ class Sampler:
             eos_token_ids=end_of_sequence(tokenizer, config),
             reserved_token_ids=never_drawn(tokenizer, config),
         )
-        engine = TorchEngine(config, max_batch_rows=max_batch_rows, num_threads=num_threads, should_stop=should_stop)
+        engine = TorchEngine(
+            config,
+            max_batch_rows=max_batch_rows,
+            num_threads=num_threads,
+            device=device,
+            should_stop=should_stop,
+        )
         return cls(engine, tokenizer, params, fetched)
 
     @property

@@ -23,6 +23,7 @@ from farflung.envs.base import Environment
 from farflung.envs.registry import load_environment
 from farflung.errors import FarflungError, Transient
 from farflung.model.determinism import FIXED_BATCH_ROWS, compute_deterministically
+from farflung.model.devices import find_device
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
 from farflung.wire.canonical import sha256_hex
@@ -175,6 +176,7 @@ class Worker:
                 self._pool,
                 max_batch_rows=FIXED_BATCH_ROWS if self._pool.is_deterministic else self._config.max_batch_rows,
                 num_threads=1 if self._pool.is_deterministic else self._config.num_threads,
+                device=find_device(self._config.device, "worker.device"),
                 should_stop=self._stop.is_set,
             )
         self._sampler.swap(fetched)

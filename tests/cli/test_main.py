@@ -27,6 +27,7 @@ COMMANDS = [
     "serve",
     "chat",
     "grade",
+    "sandbox",
     "sft",
     "plot",
     "forward",

@@ -92,6 +92,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
     _add_serve(commands)
     _add_chat(commands)
     _add_grade(commands)
+    _add_sandbox(commands)
     return parser
 
 
@@ -221,6 +222,21 @@ def _add_grade(commands: Commands) -> None:
     math.add_argument("--policy", metavar="KEY=VALUE", action="append", default=[], help="e.g. percent=ignore")
     math.add_argument("--exact", action="store_true", help="exact rules alone, no second opinion")
     math.add_argument("--json", action="store_true", help="an object for each verdict")
+    code = kinds.add_parser("code", help="a program, by its tests, in a sandbox", allow_abbrev=False)
+    code.add_argument("--tests", metavar="FILE", required=True, help="JSON; docs/sandbox.md has the three kinds")
+    code.add_argument("--program", metavar="FILE", required=True, help="Python source")
+    code.add_argument("--cpu", metavar="SECONDS", type=float, help="for one test (default 10)")
+    code.add_argument("--unsafe-no-sandbox", action="store_true", help="run it as yourself: your own code only")
+    code.add_argument("--json", action="store_true", help="an object with the outcome of each test")
+
+
+def _add_sandbox(commands: Commands) -> None:
+    short = "what can this machine shut in?"
+    sandbox = _command(commands, "sandbox", short, help_texts.SANDBOX, help_texts.SANDBOX_EPILOG)
+    kinds = sandbox.add_subparsers(title="what", dest="kind", metavar="WHAT", required=True, parser_class=Parser)
+    doctor = kinds.add_parser("doctor", help="tell the walls, and try every attack against them", allow_abbrev=False)
+    doctor.add_argument("--backend", choices=("auto", "bubblewrap", "namespaces"), default="auto", help="default: auto")
+    doctor.add_argument("--json", action="store_true", help="one object")
 
 
 def _axis(text: str) -> str:

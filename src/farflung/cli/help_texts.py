@@ -167,7 +167,19 @@ settings, each as --serve.KEY VALUE:
 GRADE = """\
 Say whether an answer is right: 1, 0, or none where nobody can say, as when the
 reference cannot be read; and the rule that decided. Exact rules come first;
-what they leave open is put to a computer algebra system in a limited process."""
+what they leave open is put to a computer algebra system in a limited process.
+Programs run in a sandbox, their tests outside of it."""
+
+SANDBOX = """\
+Say what this machine can enforce against programs that a model wrote, and try
+every attack of the corpus: files, processes, network, memory, disk, time, and
+forged verdicts. Takes half a minute; ends with 1 if an attack was not stopped,
+with 2 if programs cannot be shut in at all."""
+
+SANDBOX_EPILOG = """\
+examples:
+  farflung sandbox doctor
+  farflung sandbox doctor --backend namespaces --json"""
 
 GRADE_EPILOG = """\
 examples:
@@ -175,6 +187,7 @@ examples:
   farflung grade math --gold '(0, 12.5)' --answer '0 < x < 12.5' --json
   farflung grade math --gold=-1 --answer='-\\frac{2}{2}'    with = before a -
   farflung grade math --file pairs.jsonl
+  farflung grade code --tests tests.json --program solution.py
 
 each line of FILE, with a policy of its own if wanted:
   {"gold": "50", "answer": "50%", "policy": {"percent": "ignore"}}"""

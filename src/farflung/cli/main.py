@@ -70,9 +70,17 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
 
             return run_model(arguments)
         case "grade":
+            if arguments.kind == "code":
+                from farflung.cli.grade_code import run_grade_code
+
+                return run_grade_code(arguments)
             from farflung.cli.grade import run_grade_math
 
             return run_grade_math(arguments)
+        case "sandbox":
+            from farflung.cli.sandbox import run_doctor
+
+            return run_doctor(arguments)
         case _:
             from farflung.cli.roles import run_role
 

@@ -10,6 +10,7 @@ BENCHMARKS = (
     "draws",
     "engine",
     "smollm2_engine",
+    "serving",
     "training_step",
     "memory",
     "wall_clock",

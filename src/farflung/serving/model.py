@@ -109,12 +109,13 @@ def load_served(path: Path, config: ServeConfig, adapter: Path | None = None) ->
     loaded = load_folder(path)
     tokenizer = Tokenizer.from_files(loaded.tokenizer_files)
     decoder = build_decoder(loaded.config).requires_grad_(False)
+    rows = rows_of(decoder)  # before the weights come, so that they are packed
     load_hf_state(decoder, loaded.state)
     if adapter is not None:
         put_adapter(decoder, load_adapter_folder(adapter, loaded.config))
     max_context_tokens = min(config.max_context_tokens, loaded.config.max_context_tokens)
     batch = LiveBatch(
-        rows_of(decoder),
+        rows,
         max_rows=config.max_concurrency,
         max_columns=max_context_tokens,
         reserved_token_ids=never_drawn(tokenizer, loaded.config),

@@ -28,8 +28,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "set-up done"
 
 $(PEER_STAMP): $(STAMP)
-	@echo "TRL, the peer that training is compared with"
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[trl]'
+	@echo "TRL and peft, the peers that training is compared with"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[trl,peft]'
 	@touch $(PEER_STAMP)
 
 test: setup

@@ -17,7 +17,7 @@ from farflung.coordinator.service import run as run_coordinator
 from farflung.envs.base import Environment
 from farflung.errors import Transient
 from farflung.state.event_log import SqlEventLog
-from farflung.trainer.policy import Policy
+from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.publisher import Publisher
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
@@ -234,9 +234,10 @@ async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
             await asyncio.sleep(0.01)
 
 
-async def publish_version(client: CoordinatorClient, pool: PoolSpec, policy: Policy) -> Publication:
+async def publish_version(client: CoordinatorClient, pool: PoolSpec, policy: PolicyBase) -> Publication:
     """The next version, made from no batch."""
-    publisher = Publisher(client, Patience(asyncio.Event(), 5.0), pool, description().policy_files, 1024)
+    files = {**description().policy_files, **policy.config_files}
+    publisher = Publisher(client, Patience(asyncio.Event(), 5.0), pool, files, 1024)
     publisher.last = await client.last_publication()
     publication, prepared = publisher.prepare(
         policy,

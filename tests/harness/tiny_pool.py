@@ -11,9 +11,11 @@ from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
 from farflung.envs.registry import load_environment
 from farflung.model.factory import random_state
+from farflung.model.lora import LoraSpec, fresh_adapter
 from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.rl.types import Batch, Entry, RolloutGroup
 from farflung.trainer.config import TrainerConfig
+from farflung.trainer.lora_policy import LoraPolicy, Publish
 from farflung.trainer.model_source import ModelDescription, describe
 from farflung.trainer.objective import make_objective
 from farflung.trainer.policy import Policy
@@ -36,6 +38,9 @@ def environment() -> Environment:
 @cache
 def description() -> ModelDescription:
     return describe(trainer_config().model, environment())
+
+
+LORA = LoraSpec(rank=4, alpha=16.0)
 
 
 @cache
@@ -81,6 +86,14 @@ def tiny_policy(seed: int = SEED, **changes: Any) -> Policy:
     config = trainer_config(**changes)
     state = random_state(description().config, seed, config.model.init_std)
     return Policy(description().config, state, config.optimizer, config.compute)
+
+
+def tiny_lora_policy(publish: Publish = "merged", seed: int = SEED, **optimizer: Any) -> LoraPolicy:
+    """The seed is the adapter's, which changes nothing yet; the base is `tiny_policy()`."""
+    config = trainer_config(optimizer=optimizer)
+    base = random_state(description().config, SEED, config.model.init_std)
+    adapter = fresh_adapter(description().config, LORA, seed)
+    return LoraPolicy(description().config, base, adapter, LORA, publish, config.optimizer, config.compute)
 
 
 def step_params(*, temperature: float = 1.0, micro_batch_tokens: int = 4096, max_grad_norm: float = 1.0) -> StepParams:

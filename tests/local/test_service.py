@@ -20,11 +20,14 @@ from farflung.local.crew import Crew, num_versions
 from farflung.local.leases import write_local_lease
 from farflung.local.slot_book import Turn
 from farflung.local.tally import StatusFile
-from farflung.model.weights import to_safetensors_bytes
+from farflung.model.adapter_files import load_adapter_folder
+from farflung.model.folder import WEIGHTS_FILE, load_folder
+from farflung.model.lora import merge
+from farflung.model.weights import publishable_state, to_safetensors_bytes
 from farflung.rl.types import RolloutGroup
 from farflung.slots.deterministic import secret_of
 from farflung.telemetry.metrics import read_metrics
-from farflung.trainer.chain import WEIGHTS, Chain
+from farflung.trainer.chain import Chain
 from farflung.trainer.checkpoint import Checkpoint, Checkpoints
 from farflung.trainer.inbox import Inbox
 from farflung.trainer.marks import Mark, Marks, pass_by
@@ -160,7 +163,7 @@ async def test_a_slot_has_the_tokens_that_a_pools_worker_draws_for_the_same_leas
 ) -> None:
     await train(tmp_path, max_versions=1, num_samplers=2)
     manifest = version_0()
-    files = {**description().policy_files, WEIGHTS: to_safetensors_bytes(tiny_policy().published_state())}
+    files = {**description().policy_files, WEIGHTS_FILE: to_safetensors_bytes(tiny_policy().published_state())}
     worker = Sampler.from_policy(
         FetchedPolicy(manifest=manifest, files=files),
         POOL,
@@ -209,6 +212,39 @@ async def test_a_deterministic_run_is_the_same_bit_by_bit_however_it_is_killed(
     assert unbroken.progress.optimizer_step > 2
     assert all(torch.equal(broken.optimizer[name], unbroken.optimizer[name]) for name in unbroken.optimizer)
     assert [row["staleness/max"] for row in rows(tmp_path / "broken", "train")] == [0, 1, 2, 2, 2, 2]
+
+
+@pytest.mark.usefixtures("any_order_of_sums")
+@pytest.mark.parametrize("publish", ["merged", "adapter"])
+async def test_a_run_of_an_adapter_is_the_same_bit_by_bit_however_it_is_killed(tmp_path: Path, publish: str) -> None:
+    """Sampler processes get the base once and then the adapter; checkpoints hold the adapter alone."""
+    pool = pool_spec(deterministic_seed=SEED, max_staleness=2, max_outstanding_groups=12)
+    lora: dict[str, Any] = {"lora": {"rank": 4, "publish": publish}, "max_versions": 5}
+    lora |= {"objective": {"kl": {"coefficient": 0.01}}, "warm_start": WARM["warm_start"] | {"lr": 5e-2}}
+    await train(tmp_path / "unbroken", pool, **lora)
+
+    def die_after_3(mark: Mark, version: int) -> None:
+        if (mark, version) == (Mark.ANNOUNCED, 3):
+            raise Killed
+
+    with pytest.raises(Killed):
+        await train(tmp_path / "broken", pool, marks=die_after_3, **lora)
+    await train(tmp_path / "broken", pool, **lora)
+    unbroken, broken = newest(tmp_path / "unbroken"), newest(tmp_path / "broken")
+    assert all("lora_" in name for name in unbroken.masters)
+    assert all(torch.equal(broken.masters[name], unbroken.masters[name]) for name in unbroken.masters)
+    assert all(torch.equal(broken.optimizer[name], unbroken.optimizer[name]) for name in unbroken.optimizer)
+    assert unbroken.progress.optimizer_step > 0
+    assert unbroken.publication.manifest.kind == ("adapter" if publish == "adapter" else "snapshot")
+    model = load_folder(tmp_path / "unbroken" / "model")
+    adapter = load_adapter_folder(tmp_path / "unbroken" / "adapter", description().config)
+    assert adapter.spec.rank == 4
+    base = publishable_state(tiny_policy().masters_state())
+    together = merge(base, adapter.state, adapter.spec)
+    assert all(torch.equal(model.state[name], together[name]) for name in together)
+
+    with pytest.raises(UserError, match=r"trainer.lora.rank: 4 -> 8"):
+        await train(tmp_path / "broken", pool, **lora | {"lora": {"rank": 8, "publish": publish}})
 
 
 async def test_a_killed_trainer_goes_back_to_its_checkpoint_and_trains_on_nothing_twice(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ says nothing, whatever its name. Pickles (`adapter_model.bin`) are never opened.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ PREFIX = "base_model.model."
 MAX_CONFIG_BYTES = 1 << 20
 MAX_RANK = 4096
 _ALL = "all-linear"
+_OF_ONE_LAYER = re.compile(r"^model\.layers\.\d+\.(self_attn|mlp)\.")
+"""Projections may be named one by one; that every layer has them is seen from the weights."""
 _READ = {"peft_type", "r", "lora_alpha", "target_modules", "use_rslora"}
 _WITHOUT_EFFECT = {
     "auto_mapping",
@@ -77,8 +80,9 @@ def config_bytes(spec: LoraSpec, base_name: str = "") -> bytes:
     return json.dumps(config, indent=2).encode()
 
 
-def weights_bytes(state: Mapping[str, Tensor], dtype: torch.dtype = torch.bfloat16) -> bytes:
-    """`adapter_model.safetensors`."""
+def weights_bytes(state: Mapping[str, Tensor]) -> bytes:
+    """`adapter_model.safetensors`, in the precision of the first tensor."""
+    dtype = next(iter(state.values())).dtype
     return to_safetensors_bytes({PREFIX + name: tensor for name, tensor in state.items()}, dtype)
 
 
@@ -130,9 +134,7 @@ def load_adapter_folder(path: Path, config: AnyConfig) -> Adapter:
     return Adapter(spec=spec, state=_checked(own, spec, state))
 
 
-def save_adapter_folder(
-    path: Path, adapter: Adapter, *, base_name: str = "", dtype: torch.dtype = torch.bfloat16
-) -> None:
+def save_adapter_folder(path: Path, adapter: Adapter, *, base_name: str = "") -> None:
     """Write a folder that `peft` and vLLM load; an adapter that is there already is replaced.
 
     Raises:
@@ -142,9 +144,7 @@ def save_adapter_folder(
     if path.exists() and not (path / CONFIG).is_file():
         raise UserError(f"{path} exists and is not the folder of an adapter: choose another place, or remove it")
     try:
-        replace_folder(
-            path, {CONFIG: config_bytes(adapter.spec, base_name), WEIGHTS: weights_bytes(adapter.state, dtype)}
-        )
+        replace_folder(path, {CONFIG: config_bytes(adapter.spec, base_name), WEIGHTS: weights_bytes(adapter.state)})
     except OSError as error:
         raise OurFault(f"cannot write the adapter to {path}: {error.strerror or error}") from error
 
@@ -188,10 +188,11 @@ def _targets(raw: Mapping[str, Any]) -> tuple[str, ...]:
             f"target_modules is {str(named)[:80]} in {CONFIG}: it must be a list of names, or {_ALL!r}; patterns are "
             "not supported"
         )
-    other = [name for name in named if name not in TARGETS]
+    short = {str(name): _OF_ONE_LAYER.sub("", str(name)) for name in named}
+    other = [name for name, target in short.items() if target not in TARGETS]
     if other:
-        raise UserError(f"target_modules has {str(other[0])[:80]!r} in {CONFIG}: supported are {', '.join(TARGETS)}")
-    return tuple(target for target in TARGETS if target in named)
+        raise UserError(f"target_modules has {other[0][:80]!r} in {CONFIG}: supported are {', '.join(TARGETS)}")
+    return tuple(target for target in TARGETS if target in short.values())
 
 
 def _refuse_unsupported(key: str, value: Any) -> None:

@@ -130,16 +130,16 @@ class LoraPolicy(PolicyBase):
         return {name: parameter.detach().clone() for name, parameter in self._masters.items()}
 
     def adapter(self, masters: Mapping[str, Tensor] | None = None) -> Adapter:
-        """bf16 copies of A and B: with the base, the policy when adapters are published."""
-        return Adapter(spec=self.lora, state=publishable_state(self._masters if masters is None else masters))
+        """Copies of A and B that give the policy with the base: bf16 when adapters are published, else float32."""
+        masters = self._masters if masters is None else masters
+        if self.publish == "adapter":
+            return Adapter(spec=self.lora, state=publishable_state(masters))
+        return Adapter(spec=self.lora, state={name: tensor.detach().clone() for name, tensor in masters.items()})
 
     @torch.no_grad()
     def published_state(self, masters: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """bf16 weights of the whole model with the adapter inside."""
-        adapter = self._masters if masters is None else masters
-        if self.publish == "adapter":
-            adapter = publishable_state(adapter)
-        adapter = {name: tensor.to(self.device) for name, tensor in adapter.items()}
+        adapter = {name: tensor.to(self.device) for name, tensor in self.adapter(masters).state.items()}
         return merge(self.base_state(), adapter, self.lora, dtype=torch.bfloat16)
 
     def base_state(self) -> dict[str, Tensor]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from farflung.errors import OurFault, UserError
@@ -60,7 +59,7 @@ class LoraReference:
         if optimizer_step:
             raise no_version_zero(optimizer_step)
         adapter = Adapter(spec=self._policy.lora, state=self._policy.masters_state())
-        save_adapter_folder(self._folder, adapter, dtype=torch.float32)
+        save_adapter_folder(self._folder, adapter)
         self._take(adapter.state)
 
     def snapshot(self) -> dict[str, object]:
@@ -88,4 +87,4 @@ class LoraReference:
 
     def _take(self, masters: Mapping[str, Tensor]) -> None:
         self._masters = {name: tensor.to(self._policy.device) for name, tensor in masters.items()}
-        self._sha256 = sha256_hex(weights_bytes(masters, torch.float32))
+        self._sha256 = sha256_hex(weights_bytes(masters))

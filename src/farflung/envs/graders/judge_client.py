@@ -16,13 +16,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import aiohttp
 import msgspec
 
 from farflung.envs.graders.judge_prompt import JudgeMessage, Labels
 from farflung.errors import UserError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
 
 URL_VARIABLE = "FARFLUNG_JUDGE_URL"
 KEY_VARIABLE = "FARFLUNG_JUDGE_KEY"
@@ -172,6 +174,8 @@ def _in_thread(body: Mapping[str, Any], deadline_s: float) -> bytes:
 
 
 async def _post(body: Mapping[str, Any], deadline_s: float) -> bytes:
+    import aiohttp  # takes a quarter of a second, in every process that grades anything
+
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise NoBallot(Trouble.TIMEOUT, "no time is left to ask")
@@ -191,7 +195,7 @@ async def _post(body: Mapping[str, Any], deadline_s: float) -> bytes:
         raise NoBallot(Trouble.UNAVAILABLE, f"{type(error).__name__}: {error}"[:200]) from None
 
 
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+async def _bounded(response: "ClientResponse") -> bytes:
     data = bytearray()
     async for chunk in response.content.iter_chunked(1 << 14):
         data += chunk

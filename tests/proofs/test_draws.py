@@ -83,3 +83,18 @@ def test_ties_between_scores_go_to_the_lower_id_in_a_large_vocabulary() -> None:
     noise_at_ties = torch.zeros(1, 50_000)
     noise_at_ties[0, [17, 40_001]] = 1.0
     assert draws.draw(logits[:1], noise_at_ties)[0].tolist() == [17]
+
+
+def test_a_row_is_drawn_the_same_alone_and_among_others_and_noise_goes_where_it_is_wanted() -> None:
+    generator = torch.Generator().manual_seed(0)
+    vocab_size = draws.CPU_BLOCK_ELEMENTS // 2 - 5  # two rows are a block
+    logits = torch.randn(5, vocab_size, generator=generator)
+    keys = torch.randint(-(2**31), 2**31 - 1, (5, 2), dtype=torch.int32, generator=generator)
+    out = torch.empty(5, draws.padded(vocab_size))
+    noise = draws.gumbel_noise(keys, vocab_size, out=out)
+    assert noise.data_ptr() == out.data_ptr()
+    tokens, logprobs = draws.draw(logits, noise)
+    for row in range(5):
+        alone = draws.draw(logits[row : row + 1], draws.gumbel_noise(keys[row : row + 1], vocab_size))
+        assert (alone[0].item(), alone[1].item()) == (tokens[row].item(), logprobs[row].item())
+    assert torch.equal(draws.draw(logits, None)[0], logits.argmax(-1))

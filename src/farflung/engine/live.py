@@ -24,7 +24,7 @@ from farflung.engine.forward import MIN_BATCH_ROWS
 from farflung.engine.rows import Rows
 from farflung.errors import OurFault
 from farflung.model.head import next_token_logits, vocabulary_mask
-from farflung.proofs.draws import gumbel_noise, position_keys
+from farflung.proofs.draws import draw, gumbel_noise, position_keys
 from farflung.slots.noise import row_keys
 from farflung.wire.rollout import StopReason
 
@@ -187,13 +187,11 @@ class LiveBatch:
         if missing > 0:
             scaled_nD = torch.cat((scaled_nD, scaled_nD.new_zeros(missing, scaled_nD.shape[1])))
         logits_nV = next_token_logits(scaled_nD, self._model_rows.head_weight, temperature=1.0, mask_V=self._mask_V)
-        logprobs_nV = torch.log_softmax(logits_nV[:num_live], dim=-1)
-        tokens_n = (logprobs_nV + self._noise()).argmax(-1)
-        logprobs_n = logprobs_nV.gather(-1, tokens_n.unsqueeze(-1)).squeeze(-1)
+        tokens_n, logprobs_n = draw(logits_nV[:num_live], self._noise())
         if not bool(torch.isfinite(logprobs_n).all()):
             raise OurFault("the loaded weights give logits that are not finite: this model cannot be sampled")
         self._tokens[:num_live] = tokens_n
-        tops = self._tops(logprobs_nV)
+        tops = self._tops(logits_nV[:num_live])
         return [
             self._advance(row, token, logprob, top)
             for row, token, logprob, top in zip(self._rows, tokens_n.tolist(), logprobs_n.tolist(), tops, strict=True)
@@ -209,11 +207,11 @@ class LiveBatch:
             noise_nV[greedy] = 0.0
         return noise_nV
 
-    def _tops(self, logprobs_nV: Tensor) -> list[tuple[tuple[int, float], ...]]:
+    def _tops(self, logits_nV: Tensor) -> list[tuple[tuple[int, float], ...]]:
         most = max(row.request.num_top for row in self._rows)
         if not most:
             return [()] * len(self._rows)
-        values, ids = logprobs_nV.topk(most, dim=-1)
+        values, ids = torch.log_softmax(logits_nV, dim=-1).topk(most, dim=-1)
         pairs = [tuple(zip(*row, strict=True)) for row in zip(ids.tolist(), values.tolist(), strict=True)]
         return [pair[: row.request.num_top] for row, pair in zip(self._rows, pairs, strict=True)]
 

@@ -9,7 +9,7 @@ Letters: n live rows, V vocabulary, B steps of a block. Knows no seeds and no dr
 import torch
 from torch import Tensor
 
-from farflung.proofs.draws import gumbel_noise
+from farflung.proofs.draws import gumbel_noise, padded
 
 BLOCK_ELEMENTS = 1 << 16
 """A block has at most about this many elements, or one step."""
@@ -24,7 +24,7 @@ class NoiseAhead:
         """`keys_of_cells` is int32 [cells, 2]: the position key of every output cell."""
         self._keys, self._vocab_size = keys_of_cells, vocab_size
         self._num_steps = min(MAX_BLOCK_STEPS, max(1, BLOCK_ELEMENTS // (num_rows * vocab_size)))
-        self._noise = torch.empty(self._num_steps, num_rows, vocab_size, device=keys_of_cells.device)
+        self._noise = torch.empty(self._num_steps, num_rows, padded(vocab_size), device=keys_of_cells.device)
         self._step = self._num_steps  # of the block, the next to hand out
 
     def take(self, cells_n: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ class NoiseAhead:
         if self._step == self._num_steps:
             self._step = 0
             self._fill(0, cells_n)
-        noise = self._noise[self._step, : len(cells_n)]
+        noise = self._noise[self._step, : len(cells_n), : self._vocab_size]
         self._step += 1
         return noise
 
@@ -51,5 +51,9 @@ class NoiseAhead:
         """The rest of the block, for rows from `first_row` on. Cells after the last are never drawn."""
         ahead = torch.arange(self._num_steps - self._step, device=cells_a.device).unsqueeze(1)
         cells = (cells_a + ahead).clamp_(max=len(self._keys) - 1)
-        noise = gumbel_noise(self._keys.index_select(0, cells.view(-1)), self._vocab_size)
-        self._noise[self._step :, first_row : first_row + len(cells_a)] = noise.view(*cells.shape, -1)
+        keys = self._keys.index_select(0, cells.view(-1))
+        rows = self._noise[self._step :, first_row : first_row + len(cells_a)]
+        if self._num_steps == 1:
+            gumbel_noise(keys, self._vocab_size, out=rows[0])
+        else:
+            rows[..., : self._vocab_size] = gumbel_noise(keys, self._vocab_size).view(*cells.shape, -1)

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from farflung.rewards.math import polynomial, scalar, sets
 from farflung.rewards.math.limits import Budget
+from farflung.rewards.math.matching import Comparison, all_of, compare_as_lists, compare_as_sets, compare_in_order
 from farflung.rewards.math.policy import MathPolicy, OrderPolicy
 from farflung.rewards.math.quantities import compare_measured, compare_scalars
 from farflung.rewards.math.relations import as_interval
@@ -45,7 +46,8 @@ def compare(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> b
     gold, answer = _unwrapped(gold), _unwrapped(answer)
     match gold, answer:
         case (Scalar(), Scalar()):
-            return compare_scalars(gold, answer, policy, budget)
+            verdict = compare_scalars(gold, answer, policy, budget)
+            return None if verdict is False and _differ_in_case(gold, answer) else verdict
         case (Scalar() | Measured(), Scalar() | Measured()):
             return compare_measured(gold, answer, policy, budget)
         case (Text(), Text()):
@@ -65,8 +67,12 @@ def compare(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> b
         case (Infinite(), Infinite()) | (NumberSet(), NumberSet()) | (Gap(), Gap()):
             return gold == answer
         case (Numeral(), Numeral()):
-            return gold.value == answer.value if gold.base == answer.base else None
-    return _compare_kinds(gold, answer)
+            return _compare_numerals(gold, answer)
+    return _compare_kinds(gold, answer, policy, budget)
+
+
+def _items_by(policy: MathPolicy, budget: Budget) -> Comparison[Value]:
+    return lambda gold, answer: compare(gold, answer, policy, budget)
 
 
 def _unwrapped(value: Value) -> Value:
@@ -76,15 +82,18 @@ def _unwrapped(value: Value) -> Value:
     return value
 
 
-def _compare_kinds(gold: Value, answer: Value) -> bool | None:
+def _compare_kinds(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> bool | None:
     """Values of different kinds: most pairs are sure to differ, some depend on what was asked."""
     if isinstance(gold, Text) or isinstance(answer, Text):
         return _compare_with_text(gold, answer)
     for one, other in ((gold, answer), (answer, gold)):
-        if isinstance(one, Collection) and one.is_set and len(one.items) == 1:
+        if isinstance(one, Collection) and one.is_set and len(one.items) == 1 and isinstance(other, _NUMBERS):
             return None  # {5} and 5
+        if isinstance(one, Sequence) and isinstance(other, Collection) and _are_coordinates(other):
+            values = tuple(item.value for item in other.items if isinstance(item, Assigned))
+            return compare_in_order(one.items, values, _items_by(policy, budget)) or None
         if isinstance(one, Sequence) and isinstance(other, Collection | MatrixOf):
-            return False if isinstance(other, Collection) and other.is_set else None  # (1,2) and 1, 2, or a column
+            return None if _may_be_tuple(other) else False
         if isinstance(one, Numeral | Proportion) and isinstance(other, Scalar):
             return None  # 101_2 and 101, 3:4 and 3/4
         if isinstance(one, MatrixOf) and one.is_determinant and isinstance(other, Scalar):
@@ -96,6 +105,19 @@ def _compare_kinds(gold: Value, answer: Value) -> bool | None:
         if isinstance(one, NumberSet):
             return None
     return False
+
+
+def _may_be_tuple(value: Collection | MatrixOf) -> bool:
+    """A bare list of numbers, or a matrix of one row or column."""
+    if isinstance(value, Collection):
+        return not value.is_set and all(isinstance(item, _NUMBERS) for item in value.items)
+    return 1 in (len(value.rows), len(value.rows[0]))
+
+
+def _are_coordinates(values: Collection) -> bool:
+    """`x = 1, y = 2`: each name once, in the order of the alphabet, which is that of a tuple."""
+    names = [item.names for item in values.items if isinstance(item, Assigned)]
+    return len(names) == len(values.items) and len(set(names)) == len(names) and names == sorted(names)
 
 
 def _compare_with_text(gold: Value, answer: Value) -> bool | None:
@@ -121,6 +143,12 @@ _REFUSALS = frozenset(
 def _variable_name(value: Scalar) -> str | None:
     names = scalar.variables(value)
     return next(iter(names)) if len(names) == 1 and value == scalar.variable(next(iter(names))) else None
+
+
+def _differ_in_case(gold: Scalar, answer: Scalar) -> bool:
+    """One letter, upper and lower case: two variables, or one letter of a multiple choice."""
+    one, other = _variable_name(gold), _variable_name(answer)
+    return one is not None and other is not None and one != other and one.lower() == other.lower()
 
 
 def _compare_assigned(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> bool | None:
@@ -150,7 +178,7 @@ def _compare_collections(gold: Collection, answer: Collection, policy: MathPolic
     if policy.bare_lists is OrderPolicy.FIXED and not (gold.is_set and answer.is_set):
         if gold.is_set != answer.is_set:
             return False
-        return _compare_in_order(gold.items, answer.items, policy, budget)
+        return compare_in_order(gold.items, answer.items, _items_by(policy, budget))
     as_set = gold.is_set or answer.is_set
     if not (policy.absolute_tolerance or policy.relative_tolerance or policy.significant_figures):
         gold_numbers, answer_numbers = _rational_items(gold), _rational_items(answer)
@@ -158,7 +186,8 @@ def _compare_collections(gold: Collection, answer: Collection, policy: MathPolic
             if as_set:
                 return set(gold_numbers) == set(answer_numbers)
             return gold_numbers == answer_numbers
-    return _matched(list(gold.items), list(answer.items), policy, budget, as_set=as_set)
+    rule = compare_as_sets if as_set else compare_as_lists
+    return rule(gold.items, answer.items, _items_by(policy, budget))
 
 
 def _rational_items(value: Collection) -> Counter[polynomial.Rational] | None:
@@ -171,35 +200,11 @@ def _rational_items(value: Collection) -> Counter[polynomial.Rational] | None:
     return counts
 
 
-def _matched(
-    gold: list[Value], answer: list[Value], policy: MathPolicy, budget: Budget, *, as_set: bool
-) -> bool | None:
-    """Match each item with an equal one on the other side; in a set one partner may serve several."""
-    is_unsure = False
-    left_over = list(answer)
-    used: list[Value] = []
-    for item in gold:
-        verdicts = [compare(item, other, policy, budget) for other in left_over]
-        if True in verdicts:
-            used.append(left_over.pop(verdicts.index(True)))
-            continue
-        repeated = as_set and any(compare(item, other, policy, budget) for other in used)
-        if not repeated:
-            if None not in verdicts:
-                return False
-            is_unsure = True
-    if as_set:
-        left_over = [item for item in left_over if not any(compare(item, other, policy, budget) for other in used)]
-    if left_over and not is_unsure:
-        return False
-    return None if is_unsure else True
-
-
 def _compare_with_gaps(gold: Collection, answer: Collection, policy: MathPolicy, budget: Budget) -> bool | None:
     """Lists with an ellipsis are equal as written or not known to be; other ends, or another first step, differ."""
     if gold.has_gap != answer.has_gap:
         return False
-    if _compare_in_order(gold.items, answer.items, policy, budget):
+    if compare_in_order(gold.items, answer.items, _items_by(policy, budget)):
         return True
     for index in (0, -1):
         if compare(gold.items[index], answer.items[index], policy, budget) is False:
@@ -207,24 +212,10 @@ def _compare_with_gaps(gold: Collection, answer: Collection, policy: MathPolicy,
     return None
 
 
-def _compare_in_order(
-    gold: tuple[Value, ...], answer: tuple[Value, ...], policy: MathPolicy, budget: Budget
-) -> bool | None:
-    if len(gold) != len(answer):
-        return False
-    return _all_of([compare(one, other, policy, budget) for one, other in zip(gold, answer, strict=True)])
-
-
-def _all_of(verdicts: list[bool | None]) -> bool | None:
-    if False in verdicts:
-        return False
-    return None if None in verdicts else True
-
-
 def _compare_sequences(gold: Sequence, answer: Sequence, policy: MathPolicy, budget: Budget) -> bool | None:
     if (gold.opening, gold.closing) != (answer.opening, answer.closing):
         return False
-    return _compare_in_order(gold.items, answer.items, policy, budget)
+    return compare_in_order(gold.items, answer.items, _items_by(policy, budget))
 
 
 def _compare_real_sets(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> bool | None:
@@ -254,23 +245,14 @@ def _compare_intervals(
     is_canonical = all(sets.is_rational(part) for part in (*gold, *answer))
     if len(gold) != len(answer):
         return False if is_canonical or {len(gold), len(answer)} == {0, 1} else None
-    left_over = list(answer)
-    verdict: bool | None = True
-    for part in gold:
-        verdicts = [_compare_interval(part, other, policy, budget) for other in left_over]
-        if True in verdicts:
-            left_over.pop(verdicts.index(True))
-        elif len(gold) == 1 or is_canonical:
-            return verdicts[0] if len(gold) == 1 else _all_of([verdict, False])
-        else:
-            verdict = None
-    return verdict
+    verdict = compare_as_lists(gold, answer, lambda one, other: _compare_interval(one, other, policy, budget))
+    return verdict if is_canonical or len(gold) == 1 else verdict or None
 
 
 def _compare_interval(gold: Interval, answer: Interval, policy: MathPolicy, budget: Budget) -> bool | None:
     if (gold.is_low_closed, gold.is_high_closed) != (answer.is_low_closed, answer.is_high_closed):
         return False
-    return _all_of(
+    return all_of(
         [
             _compare_ends(gold.low, answer.low, policy, budget),
             _compare_ends(gold.high, answer.high, policy, budget),
@@ -289,7 +271,7 @@ def _compare_matrices(gold: MatrixOf, answer: MatrixOf, policy: MathPolicy, budg
         return False
     if len(gold.rows[0]) != len(answer.rows[0]):
         return False
-    return _all_of(
+    return all_of(
         [
             compare_scalars(one, other, policy, budget)
             for left, right in zip(gold.rows, answer.rows, strict=True)
@@ -322,6 +304,13 @@ def _is_linear(value: Scalar) -> bool:
     )
 
 
+def _compare_numerals(gold: Numeral, answer: Numeral) -> bool | None:
+    """Equal values in different bases are the same number, but perhaps not the conversion that was asked for."""
+    if gold.value != answer.value:
+        return False
+    return True if gold.base == answer.base else None
+
+
 def _compare_proportions(gold: tuple[Scalar, ...], answer: tuple[Scalar, ...], budget: Budget) -> bool | None:
     """a : b = c : d where a*d = b*c."""
     if len(gold) != len(answer):
@@ -332,4 +321,11 @@ def _compare_proportions(gold: tuple[Scalar, ...], answer: tuple[Scalar, ...], b
         difference = scalar.subtract(left, right, budget)
         if not scalar.is_zero(difference):
             return False if scalar.is_proven(difference) else None
-    return True
+    return None if gold != answer and (_may_be_clock(gold) or _may_be_clock(answer)) else True
+
+
+def _may_be_clock(terms: tuple[Scalar, ...]) -> bool:
+    """`10:30` may be a time of day, which equals no other."""
+    numbers = [scalar.as_integer(term) for term in terms]
+    hours, minutes = numbers[0], numbers[-1]
+    return len(terms) == 2 and hours is not None and minutes is not None and 0 <= hours <= 24 and 10 <= minutes < 60

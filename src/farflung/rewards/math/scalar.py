@@ -100,7 +100,9 @@ def inverse(value: Scalar, budget: Budget) -> Scalar:
 
 
 def integer_power(value: Scalar, exponent: int, budget: Budget) -> Scalar:
-    """`value ** exponent`; raises Undefined for a negative power of zero. 0^0 = 1, as in polynomials."""
+    """`value ** exponent`; raises Undefined for a power of zero that is not positive."""
+    if exponent == 0 and is_zero(value):
+        raise Undefined("zero to the power of zero")
     if exponent < 0:
         return integer_power(inverse(value, budget), -exponent, budget)
     return Scalar(

@@ -157,6 +157,8 @@ def _token(kind: str, found: str, *, is_spaced: bool, is_text: bool) -> Token:
 def _word_tokens(word: str, *, is_spaced: bool, is_text: bool) -> list[Token]:
     if word.lower() in _CONNECTIVES:
         return [Token(TokenKind.SYMBOL, word.lower(), is_spaced, is_text)]
+    if word == "min" or (word == "sec" and is_text):  # time; the functions are `\min` and `\sec`
+        return [Token(TokenKind.WORD, word, is_spaced, is_text)]
     if word in FUNCTIONS:
         return [Token(TokenKind.FUNCTION, word, is_spaced)]
     if word in _NAMES or word in GREEK:

@@ -37,7 +37,7 @@ def _unit(cursor: Cursor) -> str:
     direction = 1
     dimension = 1
     num_words = 0
-    while _starts_unit(cursor):
+    while _starts_unit(cursor, is_divisor=direction < 0):
         word = cursor.advance().text
         num_words += 1
         if num_words > MAX_UNIT_WORDS + 1:
@@ -60,13 +60,14 @@ def _unit(cursor: Cursor) -> str:
     return canonical_unit(powers)
 
 
-def _starts_unit(cursor: Cursor) -> bool:
+def _starts_unit(cursor: Cursor, *, is_divisor: bool) -> bool:
+    """Whether a word of a unit comes next; a plain letter is one only after the slash of `km/h`."""
     token = cursor.peek()
     if token.kind is TokenKind.WORD:
         return True
     if cursor.at("in"):  # inches, where nothing follows that one could be in
         return cursor.peek(1).kind is TokenKind.END or cursor.peek(1).text == "^"
-    return token.kind is TokenKind.NAME and token.is_text and is_unit_word(token.text)
+    return token.kind is TokenKind.NAME and (token.is_text or is_divisor) and is_unit_word(token.text)
 
 
 def _unit_exponent(cursor: Cursor) -> int:

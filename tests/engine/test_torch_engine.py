@@ -28,6 +28,10 @@ GROUPED_QUERIES = ModelConfig(
     vocab_size=40, hidden_size=48, intermediate_size=64, num_layers=3, num_heads=6, num_kv_heads=2, head_dim=8,
     max_position_embeddings=256, tie_word_embeddings=True, qk_norm=True,
 )  # fmt: skip
+ONE_KEY_HEAD = ModelConfig(
+    vocab_size=40, hidden_size=32, intermediate_size=64, num_layers=2, num_heads=4, num_kv_heads=1, head_dim=16,
+    max_position_embeddings=256,
+)  # fmt: skip
 
 
 def engine_of(config: ModelConfig = MULTI_HEAD, *, max_batch_rows: int = 64, weights: int = 0) -> TorchEngine:
@@ -88,7 +92,7 @@ def trainer_view(
     return decoder, hidden, spans
 
 
-@pytest.mark.parametrize("config", [MULTI_HEAD, GROUPED_QUERIES])
+@pytest.mark.parametrize("config", [MULTI_HEAD, GROUPED_QUERIES, ONE_KEY_HEAD])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_logprobs_and_hidden_states_are_the_trainers(config: ModelConfig, temperature: float) -> None:
     """Case T2: the ratio is 1 at staleness 0, also at a temperature other than 1."""

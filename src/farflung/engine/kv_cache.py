@@ -135,7 +135,7 @@ class KVCache:
         self._blocks = [self._view(place, num_columns) for place in self._places]
         self._flat = [block.view(-1, self._head_dim) for block in self._blocks]
         cells = torch.arange(2 * self.num_rows * self._num_kv_heads, device=self._storage.device) * num_columns
-        self._first_cells = cells.view(2, self.num_rows, -1).transpose(0, 1).reshape(self.num_rows, -1)  # [R, 2K]
+        self._first_cells = cells.view(2, self.num_rows, -1).transpose(0, 1).flatten(1).contiguous()  # [R, 2K]
 
     def _view(self, place: int, num_columns: int) -> Tensor:
         used = self._storage[place, : self._elements_per_column * num_columns]

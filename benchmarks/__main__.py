@@ -12,6 +12,7 @@ BENCHMARKS = (
     "smollm2_engine",
     "serving",
     "training_step",
+    "smollm2_step",
     "lora",
     "memory",
     "wall_clock",

@@ -1,6 +1,7 @@
 """Resident memory of processes, from /proc: this one's, and that of a farflung role below a given process."""
 
 import os
+import resource
 from pathlib import Path
 
 
@@ -39,3 +40,8 @@ def descendants(ancestor: int) -> list[int]:
         found += children
         pending += children
     return found
+
+
+def peak_bytes() -> int:
+    """Largest resident size of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -16,7 +16,7 @@ TRL has no such option. Rounds alternate and the median counts.
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from benchmarks.measure import cpu_time, matmul_flops_per_s, profile_shares
 from benchmarks.record import record
 from benchmarks.start import Start, warm_started
 from farflung.engine.base import GroupRequest
+from farflung.envs.base import Environment
 from farflung.model.config import ModelConfig
 from farflung.rl.batch import flatten
 from farflung.rl.grpo import GrpoParams, grpo_loss
@@ -40,6 +41,7 @@ from farflung.rl.samples import training_samples
 from farflung.rl.signal import why_no_learning
 from farflung.rl.types import RolloutGroup, TrainingSample
 from farflung.trainer.config import OptimizerConfig, TrainerConfig
+from farflung.trainer.model_source import ModelDescription
 from farflung.trainer.policy import Policy
 from farflung.trainer.step import StepParams, train_step
 from farflung.wire.rollout import Rollout
@@ -73,7 +75,10 @@ def _measure_step(name: str, start: Start, lengths: NDArray[np.int64]) -> None:
     num_tokens = sum(sample.num_loss_tokens for sample in samples)
     ours = partial(train_step, _policy(start), samples, _step_params(start), LR)
     with tempfile.TemporaryDirectory(prefix="farflung-bench-") as folder:
-        peer_steps = {rows: _peer_step(start, samples, rows, Path(folder)) for rows in PEER_BATCHES}
+        peer_steps = {
+            rows: peer_step(start.description, start.state, start.environment, samples, rows, Path(folder))
+            for rows in PEER_BATCHES
+        }
         fastest = min(PEER_BATCHES, key=lambda rows: _warm_time(peer_steps[rows]))
         ours(), peer_steps[fastest]()
         times = [
@@ -82,7 +87,7 @@ def _measure_step(name: str, start: Start, lengths: NDArray[np.int64]) -> None:
     ours_s, peer_s = (statistics.median(column) / STEPS_PER_ROUND for column in zip(*times, strict=True))
     limit = matmul_flops_per_s()
     num_forward = sum(flatten(samples).lengths)  # prompts once a group
-    achieved = _step_flops(start.description.config, num_forward, num_tokens) / ours_s
+    achieved = step_flops(start.description.config, num_forward, num_tokens) / ours_s
     detail = {
         "seconds_per_step": f"{ours_s:.4f} against {peer_s:.4f}",
         "completion_tokens": num_tokens,
@@ -129,13 +134,20 @@ def _step_params(start: Start) -> StepParams:
     )
 
 
-def _peer_step(start: Start, samples: Sequence[TrainingSample], rows: int, folder: Path) -> Callable[[], None]:
+def peer_step(
+    description: ModelDescription,
+    state: Mapping[str, torch.Tensor],
+    environment: Environment,
+    samples: Sequence[TrainingSample],
+    rows: int,
+    folder: Path,
+) -> Callable[[], None]:
     """TRL's micro-batches of `rows` sequences, gradient clipping and optimizer."""
     num_parts = len(samples) // rows
     trainer = trl_peer.grpo_trainer(
-        start.description,
-        start.state,
-        start.environment,
+        description,
+        state,
+        environment,
         OptimizerConfig(lr=LR),
         folder=folder,
         num_completions=rows,
@@ -164,15 +176,15 @@ def _peer_step(start: Start, samples: Sequence[TrainingSample], rows: int, folde
 
 
 def _padded(samples: Sequence[TrainingSample]) -> dict[str, torch.Tensor]:
-    """As TRL's own generation step hands sequences on."""
+    """As TRL's own generation step hands sequences on; prompts have one length."""
 
     def rows(values: list[NDArray[Any]]) -> torch.Tensor:
         return torch.nn.utils.rnn.pad_sequence([torch.from_numpy(value) for value in values], batch_first=True).long()
 
     return {
-        "prompt_ids": rows([sample.tokens[:7] for sample in samples]),
-        "prompt_mask": torch.ones(len(samples), 7, dtype=torch.long),
-        "completion_ids": rows([sample.tokens[7:] for sample in samples]),
+        "prompt_ids": rows([sample.tokens[: sample.num_prompt_tokens] for sample in samples]),
+        "prompt_mask": torch.ones(len(samples), samples[0].num_prompt_tokens, dtype=torch.long),
+        "completion_ids": rows([sample.tokens[sample.num_prompt_tokens :] for sample in samples]),
         "completion_mask": rows([sample.loss_mask for sample in samples]),
         "advantages": torch.tensor([float(sample.advantages[0]) for sample in samples]),
     }
@@ -183,7 +195,7 @@ def _warm_time(step: Callable[[], None]) -> float:
     return min(cpu_time(step) for _ in range(3))
 
 
-def _step_flops(config: ModelConfig, num_forward: int, num_completion: int) -> float:
+def step_flops(config: ModelConfig, num_forward: int, num_completion: int) -> float:
     """Of the matrix products alone: two per weight forward, four backward."""
     attention = (2 * config.num_heads + 2 * config.num_kv_heads) * config.head_dim * config.hidden_size
     layers = config.num_layers * (attention + 3 * config.hidden_size * config.intermediate_size)

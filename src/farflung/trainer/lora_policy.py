@@ -125,6 +125,13 @@ class LoraPolicy(PolicyBase):
         optimizer.step()
         self.round_masters()
 
+    def is_finite(self) -> bool:
+        """Published apart, only the adapter can have changed."""
+        if self.publish == "merged":
+            return super().is_finite()
+        learned = (parameter for parameter in self.published.parameters() if parameter.requires_grad)
+        return all(bool(torch.isfinite(parameter).all()) for parameter in learned)
+
     def masters_state(self) -> dict[str, Tensor]:
         """float32 copies of A and B."""
         return {name: parameter.detach().clone() for name, parameter in self._masters.items()}

@@ -7,6 +7,7 @@ so settings may stand anywhere.
 import argparse
 import difflib
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import NoReturn, TypeAlias
 
@@ -106,7 +107,8 @@ def _add_demo(commands: Commands) -> None:
 
 
 def _add_run(commands: Commands, shipped: Sequence[str]) -> None:
-    epilog = help_texts.RUN_EPILOG.format(shipped=", ".join(shipped))
+    names = textwrap.fill(", ".join(shipped), 76, subsequent_indent="  ", break_on_hyphens=False)
+    epilog = help_texts.RUN_EPILOG.format(shipped=names)
     run = _command(commands, "run", "start all roles of a configuration on this machine", help_texts.RUN, epilog)
     run.add_argument("config", metavar="CONFIG", help="TOML file, or the name of a shipped one")
     run.add_argument("--local", action="store_true", help=LOCAL_HELP)

@@ -10,6 +10,7 @@ BENCHMARKS = (
     "draws",
     "engine",
     "smollm2_engine",
+    "foreign",
     "serving",
     "training_step",
     "smollm2_step",

@@ -99,8 +99,7 @@ def _family(raw: Mapping[str, Any]) -> str:
     for family, architecture in ARCHITECTURES.items():
         if named == architecture:
             return family
-    own = ", ".join(ARCHITECTURES.values())
-    raise Unsupported(f"config.json names the architecture {named!r}: the own decoder has {own}")
+    raise Unsupported(f"config.json names the architecture {named!r}, which the own decoder does not have")
 
 
 def _require_plain(raw: Mapping[str, Any]) -> None:

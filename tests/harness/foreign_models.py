@@ -23,10 +23,17 @@ _SIZES: dict[str, dict[str, Any]] = {
     "qwen3_moe": _LLAMA_LIKE | {"head_dim": 8, "moe_intermediate_size": 24, "num_experts": 4, "num_experts_per_tok": 2},
     "gemma2": _LLAMA_LIKE | {"head_dim": 8},
     "cohere2": _LLAMA_LIKE | {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]},
+    "glm4_moe": _LLAMA_LIKE
+    | {
+        "head_dim": 8,
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 1,
+    },
     "lfm2": _LLAMA_LIKE | {"layer_types": ["conv", "full_attention"]},
-    "falcon_mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8},
 }
-RUNNABLE = ("gpt2", "phi", "olmo2", "granite", "qwen3_moe", "cohere2", "lfm2")
+RUNNABLE = ("gpt2", "phi", "olmo2", "granite", "qwen3_moe", "glm4_moe", "cohere2", "lfm2")
 
 
 def library_model(model_type: str, **changes: Any) -> Any:
@@ -38,6 +45,9 @@ def library_model(model_type: str, **changes: Any) -> Any:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.15)
+        for name, buffer in model.state_dict().items():
+            if name.endswith("correction_bias"):  # no parameter: what an expert is chosen by
+                buffer.add_(torch.randn_like(buffer))
     return model
 
 

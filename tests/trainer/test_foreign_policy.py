@@ -25,8 +25,8 @@ pytest.importorskip("transformers")
 
 from foreign_models import VOCABULARY, library_model, save
 
-FAMILIES = ("gpt2", "phi", "qwen3_moe")
-"""Learned positions and matrices that lie the other way, a bias of the head, experts in stacks."""
+FAMILIES = ("gpt2", "phi", "qwen3_moe", "glm4_moe")
+"""Learned positions, a bias of the head, experts in stacks, a tensor that is no parameter."""
 
 
 @pytest.fixture(scope="module")

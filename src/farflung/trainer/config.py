@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from farflung.config.base import Config
+from farflung.wire.pool import EnvArg
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MAX_FRESH_WEIGHTS = 2_000_000_000
@@ -334,6 +335,10 @@ class EvaluationConfig(Config):
     every_versions: int = Field(25, ge=1, description="Versions between held-out evaluations.")
     num_tasks: int = Field(512, ge=1, description="Held-out tasks, one rollout each.")
     temperature: float = Field(1.0, ge=0, description="0 = greedy.")
+    environment: str = Field(
+        "", description="Whose held-out tasks, for example gsm8k-100; empty = those of the pool's own environment."
+    )
+    environment_args: dict[str, EnvArg] = Field({}, description="Arguments of that environment.")
     max_accuracy_drop: float = Field(
         0.3,
         gt=0,

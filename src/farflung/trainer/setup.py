@@ -24,6 +24,7 @@ from farflung.rl.buffer import BufferParams, Counts, ExperienceBuffer, every_gro
 from farflung.slots.deterministic import slots_per_batch
 from farflung.trainer.adapter_base import AdapterBase
 from farflung.trainer.canary import Canary
+from farflung.trainer.canary_tasks import canary_environment
 from farflung.trainer.checkpoint import Checkpoint, Component
 from farflung.trainer.config import TrainerConfig
 from farflung.trainer.curriculum import Curriculum
@@ -99,12 +100,16 @@ def set_up(
     reference = _reference(config, policy, description, run_folder)
     learner = Learner(policy, config, pool, reserved, reference)
     curriculum = Curriculum(config.curriculum, pool) if config.curriculum.enabled else None
+    max_context_tokens = description.config.max_context_tokens
+    measured = canary_environment(config, environment, description.tokenizer, pool, max_context_tokens)
     setup = Setup(
         environment=environment,
         description=description,
         reserved_token_ids=reserved,
         learner=learner,
-        canary=Canary(config.evaluation, description.config, environment, description.tokenizer, pool, reserved),
+        canary=Canary(
+            config.evaluation, description.config, measured, description.tokenizer, pool, reserved, policy.device
+        ),
         buffer=_buffer(config, pool, checkpoint),
         publication=None if checkpoint is None else checkpoint.publication,
         rollbacks_in_a_row=0 if checkpoint is None else checkpoint.progress.rollbacks_in_a_row,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from farflung.cli import main
@@ -62,9 +63,9 @@ def fit(out: Path, settings: SftConfig | None = None, *, until: int = 10**9) -> 
 
 
 def weights(out: Path) -> dict[str, Tensor]:
-    state = load_state(out)
-    assert state is not None
-    return {**state[1], **{f"optimizer/{name}": tensor for name, tensor in state[2].items()}}
+    """What a finished run leaves: its model, and its adapter if it has one."""
+    files = [*(out / "model").glob("*.safetensors"), *(out / "adapter").glob("*.safetensors")]
+    return {f"{path.parent.name}/{name}": tensor for path in files for name, tensor in load_file(path).items()}
 
 
 def test_the_held_out_loss_falls_and_the_model_is_left(tmp_path: Path) -> None:
@@ -75,6 +76,15 @@ def test_the_held_out_loss_falls_and_the_model_is_left(tmp_path: Path) -> None:
     assert load_folder(tmp_path / "model").config == CONFIG
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == list(range(1, 81))
+
+
+def test_a_finished_run_leaves_no_state_behind_and_the_same_command_leaves_it_alone(tmp_path: Path) -> None:
+    fit(tmp_path)
+    before = weights(tmp_path)
+    assert before
+    assert (tmp_path / "state.safetensors").stat().st_size < 1000
+    assert fit(tmp_path) == []
+    assert all(torch.equal(before[name], tensor) for name, tensor in weights(tmp_path).items())
 
 
 @pytest.mark.parametrize("until", [1, 5, 9])
@@ -95,7 +105,9 @@ def test_an_adapter_learns_resumes_and_is_left_beside_the_merged_model(tmp_path:
     fit(tmp_path / "cut", settings, until=7)
     fit(tmp_path / "cut", settings)
     whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
-    assert all("lora_" in name for name in whole)
+    assert (
+        {name for name in whole if "lora_" in name} == {name for name in whole if name.startswith("adapter/")} != set()
+    )
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
     adapter = load_adapter_folder(tmp_path / "whole" / "adapter", CONFIG)
     merged = merge(publishable_state(model().state), adapter.state, adapter.spec)
@@ -133,7 +145,7 @@ def test_held_out_examples_are_never_trained_on() -> None:
 def test_learning_rate_zero_changes_nothing(tmp_path: Path) -> None:
     fit(tmp_path, config(optimizer=OptimizerConfig(lr=0.0), epochs=1))
     saved = weights(tmp_path)
-    assert all(torch.equal(saved[name], tensor) for name, tensor in model().state.items())
+    assert all(torch.equal(saved[f"model/{name}"], tensor.bfloat16()) for name, tensor in model().state.items())
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:

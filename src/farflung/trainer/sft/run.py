@@ -65,7 +65,9 @@ def run_sft(
     steps_per_epoch = math.ceil(len(train) / config.batch_size)
     num_steps = config.epochs * steps_per_epoch
     policy = make_policy(model.config, model.state, config.lora, config.optimizer, config.compute, seed=config.seed)
-    progress = _resume(policy, model, samples, config, out)
+    progress, is_finished = _resume(policy, model, samples, config, out)
+    if is_finished:
+        return progress
     metrics = MetricsLog(out / METRICS_FILE)
     schedule = _schedule(config, num_steps)
     while progress.step < num_steps and not should_stop():
@@ -92,6 +94,8 @@ def run_sft(
     save_folder(out / MODEL_FOLDER, model.config, policy.published_state(), model.tokenizer_files)
     if (adapter := policy.adapter()) is not None:
         save_adapter_folder(out / ADAPTER_FOLDER, adapter)
+    if progress.step == num_steps:
+        save_state(out, progress, {}, {})  # three times the model's size, and nobody goes on from it
     return progress
 
 
@@ -152,7 +156,8 @@ def _schedule(config: SftConfig, num_steps: int) -> Schedule:
 
 def _resume(
     policy: PolicyBase, model: LoadedModel, samples: Sequence[TrainingSample], config: SftConfig, out: Path
-) -> SftProgress:
+) -> tuple[SftProgress, bool]:
+    """Where the run stands, and whether it is finished: then its state has no tensors any more."""
     digest = _run_digest(model, samples, config)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -160,14 +165,16 @@ def _resume(
         raise UserError(f"--out is {out}, where nothing can be written ({error.strerror}): choose another") from error
     found = load_state(out)
     if found is None:
-        return SftProgress(step=0, best_loss=math.inf, run_digest=digest)
+        return SftProgress(step=0, best_loss=math.inf, run_digest=digest), False
     progress, masters, optimizer = found
     if progress.run_digest != digest:
         raise UserError(
             f"{out} holds a run with other examples, settings or weights: choose another --out, or remove it"
         )
+    if not masters:
+        return progress, True
     policy.restore(masters, optimizer)
-    return progress
+    return progress, False
 
 
 def _run_digest(model: LoadedModel, samples: Sequence[TrainingSample], config: SftConfig) -> str:

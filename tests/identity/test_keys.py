@@ -27,7 +27,7 @@ def test_threads_that_make_it_at_once_get_the_same(tmp_path: Path) -> None:
 
 def test_a_key_is_never_shown() -> None:
     key = new_key()
-    assert key.account.key.hex().removeprefix("0x") not in f"{key!r} {key}"
+    assert key.private.to_hex() not in f"{key!r} {key}"
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Signatures under records."""
 
+import subprocess
+import sys
+
 import pytest
-from eth_account import Account
-from eth_account.messages import encode_typed_data
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -70,14 +71,23 @@ def test_the_twin_of_a_signature_is_refused() -> None:
         signer_of(replace(signed, signature=twin.hex()))
 
 
-def test_a_wallet_gets_the_same_signer() -> None:
+def test_the_signature_is_the_one_that_a_wallet_makes() -> None:
+    """By eth-account 0.14 with `encode_typed_data`, of this very record with this key."""
     signed = sign(manifest(), KEY)
-    typed = encode_typed_data(
-        {"name": "farflung", "version": "1"},
-        {"Record": [{"name": "digest", "type": "bytes32"}]},
-        {"digest": bytes.fromhex(signed.digest())},
+    assert signed.digest() == "acfce2494c2ddf574c788d7f57033a0e3adb038b3dc92b2205488b43e192e65d"
+    assert signed.signature == (
+        "be69732f7141a217ef8bb910351e19a401244a46556e336273cd3c1deea18664"
+        "3628880a310e10ab2b458fff9b30df958720e7e81cce25500fa8581324c9b0231c"
     )
-    assert Account.recover_message(typed, signature=signed.signature) == KEY.address
+
+
+def test_identities_leave_the_limit_of_recursion_alone() -> None:
+    """eth-account raises it a hundredfold, and then nested JSON from a stranger overflows the stack."""
+    code = (
+        "import sys; before = sys.getrecursionlimit(); import farflung.identity.signing; "
+        "assert sys.getrecursionlimit() == before"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_key_made_from_the_same_bytes_is_the_same() -> None:

@@ -8,38 +8,43 @@ import re
 import secrets
 import stat
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from eth_account import Account
-from eth_account.signers.local import LocalAccount
+from coincurve import PrivateKey
 
 from farflung.errors import UserError
+from farflung.identity.ethereum import address_of
 
 _KEY = re.compile(r"(0x)?[0-9a-fA-F]{64}")
 _MAX_FILE_BYTES = 1024
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeKey:
     """A private key; never printed."""
 
-    account: LocalAccount = field(repr=False)
+    private: PrivateKey = field(repr=False)
 
-    @property
+    @cached_property
     def address(self) -> str:
         """Who this is, to everybody else."""
-        address: str = self.account.address
-        return address
+        return address_of(self.private.public_key.format(compressed=False))
+
+    def sign(self, message_hash: bytes) -> bytes:
+        """65 bytes r | s | v over 32, the same every time (RFC 6979), s in the lower half."""
+        signature = self.private.sign_recoverable(message_hash, hasher=None)
+        return signature[:64] + bytes([27 + signature[64]])
 
 
 def new_key() -> NodeKey:
-    return NodeKey(Account.from_key(secrets.token_bytes(32)))
+    return NodeKey(PrivateKey())
 
 
 def key_from_bytes(private: bytes) -> NodeKey:
     """Raises ValueError: not 32 bytes that make a key."""
-    return NodeKey(Account.from_key(private))
+    return NodeKey(PrivateKey(private))
 
 
 def read_key(path: Path) -> NodeKey:
@@ -78,7 +83,7 @@ def make_key(path: Path) -> NodeKey:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            file.write(key.account.key.hex().removeprefix("0x") + "\n")
+            file.write(key.private.to_hex() + "\n")
             file.flush()
             os.fsync(file.fileno())
         try:

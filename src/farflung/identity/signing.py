@@ -11,20 +11,15 @@ import re
 from typing import Any, Protocol, TypeVar
 
 import msgspec
-from eth_account import Account
-from eth_account.messages import SignableMessage, encode_typed_data
-from eth_keys.exceptions import BadSignature
+from coincurve import PublicKey
 
 from farflung.errors import PeerFault
+from farflung.identity.ethereum import address_of, signed_hash
 from farflung.identity.keys import NodeKey
 
 BAD_SIGNATURE = "bad_signature"
 
 _SIGNATURE = re.compile(r"[0-9a-f]{130}")
-_TYPES = {
-    "EIP712Domain": [{"name": "name", "type": "string"}, {"name": "version", "type": "string"}],
-    "Record": [{"name": "digest", "type": "bytes32"}],
-}
 _HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 
 
@@ -42,8 +37,8 @@ Signable = TypeVar("Signable", bound=msgspec.Struct)
 
 def sign(record: Signable, key: NodeKey) -> Signable:
     """The record with `key`'s signature in place of any that it had."""
-    signed = key.account.sign_message(_message(_digest(record)))
-    return msgspec.structs.replace(record, signature=signed.signature.hex().removeprefix("0x"))
+    signature = key.sign(signed_hash(bytes.fromhex(_digest(record))))
+    return msgspec.structs.replace(record, signature=signature.hex())
 
 
 def signer_of(record: Signed) -> str:
@@ -59,10 +54,12 @@ def signer_of(record: Signed) -> str:
     if int.from_bytes(raw[32:64], "big") > _HALF_ORDER or raw[64] not in (27, 28):
         raise PeerFault(BAD_SIGNATURE, f"{type(record).__name__}: the signature is not in its canonical form")
     try:
-        address: str = Account.recover_message(_message(record.digest()), signature=raw)
-    except (BadSignature, ValueError) as error:
+        signer = PublicKey.from_signature_and_message(
+            raw[:64] + bytes([raw[64] - 27]), signed_hash(bytes.fromhex(record.digest())), hasher=None
+        )
+    except Exception as error:
         raise PeerFault(BAD_SIGNATURE, f"{type(record).__name__}: no key gives this signature") from error
-    return address
+    return address_of(signer.format(compressed=False))
 
 
 def check_signer(record: Signed, address: str) -> None:
@@ -75,13 +72,3 @@ def check_signer(record: Signed, address: str) -> None:
 def _digest(record: Any) -> str:
     digest: str = record.digest()
     return digest
-
-
-def _message(digest: str) -> SignableMessage:
-    typed = {
-        "types": _TYPES,
-        "primaryType": "Record",
-        "domain": {"name": "farflung", "version": "1"},
-        "message": {"digest": bytes.fromhex(digest)},
-    }
-    return encode_typed_data(full_message=typed)

@@ -1,8 +1,8 @@
 """What SmolLM2-135M-Instruct learns from the shipped configurations: two commands and an evaluation, as a user does it.
 
 Held-out tasks before and after, the same tasks and seeds for both, sampled as `farflung eval` does. Half an hour a
-configuration on two idle cores, so it is no part of `make bench` as a whole: `make bench ARGS=smollm2`. Needs the
-package that ships the model (docs/smollm2.md).
+configuration on two busy cores, so it is no part of `make bench` as a whole: `make bench ARGS=smollm2_learning`. Needs
+the package that ships the model (docs/smollm2.md).
 """
 
 import json
@@ -42,6 +42,13 @@ EXPERIMENTS = (
         max_tokens=20,
         temperature=0.7,
     ),
+    Experiment(
+        config="smollm2-needle",
+        env="reasoning-gym:needle_haystack",
+        args={"answer_format": "plain", "min_num_statements": 3, "max_num_statements": 4},
+        max_tokens=6,
+        temperature=1.0,
+    ),
 )
 
 
@@ -62,12 +69,14 @@ def measure(folder: Path, experiment: Experiment) -> None:
     before = _evaluate(folder, experiment, MODEL)
     after = _evaluate(folder, experiment, str(run_folder / "model"))
     summary = json.loads((folder / run_folder / "summary.json").read_text())
+    start = f"{summary['initial_accuracy']:.3f} -> {summary['final_accuracy']:.3f} of {summary['eval_tasks']} tasks"
     detail = {
         "before": _shown(before),
         "after": _shown(after),
         "tasks": before["num_tasks"],
         "samples of each": NUM_SAMPLES,
         "temperature": experiment.temperature,
+        "in the run, after its warm start if it has one": start,
         "reward of the training batches": f"{summary['initial_reward']:.3f} -> {summary['final_reward']:.3f}",
         "versions": summary["versions"],
         "seed": summary["seed"],
@@ -76,7 +85,7 @@ def measure(folder: Path, experiment: Experiment) -> None:
         "env": experiment.env,
         "args": json.dumps(experiment.args),
     }
-    record(f"smollm2/{experiment.config}/held-out", after[AVERAGE]["value"], None, None, "share", detail)
+    record(f"learning/{experiment.config}/held-out", after[AVERAGE]["value"], None, None, "share", detail)
 
 
 def _evaluate(folder: Path, experiment: Experiment, model: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.record import record
 
 MODEL = "models/smollm2-135m-instruct"
-NUM_TASKS, NUM_SAMPLES = 96, 2
+NUM_TASKS, NUM_SAMPLES = 100, 2
 AVERAGE = f"avg@{NUM_SAMPLES}"
 RUN_TIMEOUT_S = 3 * 3600
 
@@ -38,7 +38,7 @@ EXPERIMENTS = (
     Experiment(
         config="smollm2",
         env="instructions",
-        args={"forms": "words list json opening quotes keyword"},
+        args={"forms": "words list json opening keyword"},
         max_tokens=20,
         temperature=0.7,
     ),

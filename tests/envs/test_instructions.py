@@ -95,6 +95,15 @@ def test_the_form_weighs_four_times_as_much_as_naming_the_subject() -> None:
     assert env.grade(task, "I like CATS").reward == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(
+    ("reply", "form"),
+    [("Snow is cold, snow", 1.0), ("Snow, SNOW, snow! cold", 0.5), ("1. goats 2. goats 3. goats", 0.5), ("12 12", 1.0)],
+)
+def test_saying_the_same_words_again_and_again_halves_a_form(reply: str, form: float) -> None:
+    reply = f"Well, {reply} 1 2 3"
+    assert closeness("opening", 1, reply) == form
+
+
 def test_held_out_subjects_are_never_trained_on() -> None:
     env = Instructions(3, {"forms": "quotes"})
     subjects = {

@@ -4,8 +4,10 @@ A task is a subject, a way to ask, a form and a variant of the form. One subject
 tasks, so that what is measured are subjects never trained on.
 
     reward  = 0.8 * form + 0.2 * subject         form = closeness to the form asked for, in [0, 1] (`forms`)
-    correct = the reply has exactly the form     subject = 1 if the reply names it, so that not any text will do
+    correct = form is 1                          subject = 1 if the reply names it, so that not any text will do
 
+A reply that says the same words again and again (fewer than three different ones in four) has half of its form: without
+that, `snow, snow, snow, snow` is what a policy learns.
 A blank reply, and one longer than `MAX_REPLY_CHARS`, earns 0. What is said about the subject is not judged. Each form
 has the same share of the tasks, and figures of its own. Does not know models or templates.
 """
@@ -18,7 +20,7 @@ from pydantic import Field, field_validator
 from farflung.config.base import Config
 from farflung.envs.arguments import parse_arguments
 from farflung.envs.base import Grade, Split
-from farflung.envs.instructions.forms import FORMS, Form
+from farflung.envs.instructions.forms import FORMS, Form, is_varied
 from farflung.envs.instructions.subjects import REQUESTS, SUBJECTS
 from farflung.envs.problems import shuffled
 from farflung.envs.tasks import check_index, single_turn
@@ -94,7 +96,7 @@ class Instructions:
         reply = (after_thinking(completion) or "").strip()
         if not reply or len(reply) > MAX_REPLY_CHARS:
             return Grade(reward=0.0, correct=0.0, components={"form": 0.0, "subject": 0.0})
-        closeness = form.closeness(variant, reply)
+        closeness = form.closeness(variant, reply) * (1.0 if is_varied(reply) else 0.5)
         names_it = float(subject in reply.lower())
         return Grade(
             reward=FORM_WEIGHT * closeness + SUBJECT_WEIGHT * names_it,

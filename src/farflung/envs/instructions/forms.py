@@ -16,6 +16,7 @@ CLOSINGS = ("Thank you.", "That is all.", "The end.", "Good luck!", "See you soo
 WORDS = ("always", "because", "beautiful", "today", "water", "never", "world", "people")
 KEYS = ("answer", "reply", "text", "result")
 MAX_ITEM_WORDS = 3
+MIN_DISTINCT_SHARE = 0.75
 MIN_WORDS = 3
 """Of what is said inside a form that has no length of its own; with fewer the form is worth half."""
 
@@ -36,6 +37,13 @@ class Form:
 def words_of(text: str) -> list[str]:
     """What stands between blanks and has a letter or digit in it."""
     return [word for word in text.split() if any(map(str.isalnum, word))]
+
+
+def is_varied(text: str) -> bool:
+    """Whether at least `MIN_DISTINCT_SHARE` of the words are different ones; what has no letter is not counted."""
+    words = ["".join(filter(str.isalpha, word)).lower() for word in text.split()]
+    spoken = [word for word in words if word]
+    return len(set(spoken)) >= MIN_DISTINCT_SHARE * len(spoken)
 
 
 def _nearness(count: int, wanted: int) -> float:

@@ -69,3 +69,14 @@ def test_nesting_is_bounded_both_ways() -> None:
 def test_malformed_trees_are_refused(tree: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         from_tree(tree)
+
+
+@pytest.mark.parametrize("tag", ["s", "fs", "d"])
+def test_keys_that_were_chosen_to_collide_are_refused_and_others_are_not(tag: str) -> None:
+    def tree(step: int) -> Any:
+        keys = [to_tree(number * step) for number in range(1, 5000)]
+        return {tag: [[key, 1] for key in keys] if tag == "d" else keys}
+
+    assert len(from_tree(tree(1 << 20))) == 4999
+    with pytest.raises(NotPlain, match="the same hash"):
+        from_tree(tree((1 << 61) - 1))

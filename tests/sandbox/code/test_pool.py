@@ -247,3 +247,15 @@ def test_without_walls_a_users_own_code_runs() -> None:
     with CodePool(CodePoolConfig(backend="none", num_warm=0)) as made:
         assert rule(made, "print(input()[::-1])", REVERSE) == (1.0, "all_tests_passed")
         assert rule(made, "import time\ntime.sleep(0.1)\nprint(1)", REVERSE) == (0.0, "wrong_result")
+
+
+@pytest.mark.parametrize("name", ["add", "mod", "pow", "len", "contains", "()", "."])
+@pytest.mark.parametrize("program", ["pass", "def add(a, b): return a * 100 + b"])
+def test_no_operator_answers_for_the_program(pool: CodePool, name: str, program: str) -> None:
+    tests = CallTests(function=name, tests=(CallTest(args=[2, 3], expected={"add": 5, "mod": 2, "pow": 8}.get(name)),))
+    assert rule(pool, program, tests)[0] == 0.0
+
+
+def test_a_function_named_as_an_operator_is_the_programs(pool: CodePool) -> None:
+    tests = CallTests(function="pow", tests=(CallTest(args=[2, 10, 7], expected=2),))
+    assert rule(pool, "def pow(a, b, m): return a ** b % m", tests) == (1.0, "all_tests_passed")

@@ -3,8 +3,9 @@
     <- {"loaded": {name: export}} or {"raised": [...]}
     -> {"call": [target, args, kwargs]} ...   <- {"value": tree, "changed": [[index, tree], ...]} or {"raised": [...]}
 
-Targets are a name of the program ("solve", "Solution.two_sum"), or a reference to an object that an earlier answer
-handed out. Answers are data: nobody outside believes more of them than that the program gave them.
+Targets are a name of the program ("solve", "Solution.two_sum"), or `{"op": name}` for an operator on objects that
+earlier answers handed out; a test's function is always a name, so that no operator answers in the program's place.
+Answers are data: nobody outside believes more of them than that the program gave them.
 """
 
 import inspect
@@ -58,12 +59,9 @@ class Answers:
         return {"value": value, "changed": changed}
 
     def _find(self, target: Any) -> Any:
-        """What to call: a dotted name, [reference, attribute], or the name of an operator."""
-        if isinstance(target, list):
-            reference, name = target
-            return getattr(self._objects[reference], name)
-        if target in OPERATIONS:
-            return OPERATIONS[target]
+        """What to call: a dotted name of the program, or an operator."""
+        if isinstance(target, dict):
+            return OPERATIONS[target["op"]]
         first, *rest = target.split(".")
         found = self._names[first] if first in self._names else _missing(first)
         for name in rest:
@@ -148,4 +146,4 @@ OPERATIONS: dict[str, Any] = {
         for name in (*COMPARISONS, *ARITHMETIC, "neg", "getitem", "setitem", "delitem", "contains")
     },
 }
-"""Operators that work on references; looked up before names of the program."""
+"""Operators that work on references."""

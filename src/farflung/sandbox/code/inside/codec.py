@@ -19,6 +19,8 @@ Tree = Any
 """What `json.loads` returns."""
 MAX_DEPTH = 100
 _EXACT_INT = 1 << 53
+_FEW = 1000
+"""Keys that may have any hashes."""
 
 
 class NotPlain(TypeError):
@@ -91,11 +93,13 @@ def from_tree(tree: Tree, lookup: Callable[[int], object] = _no_lookup, depth: i
         case "t":
             return tuple(items())
         case "d":
-            return {key: value for key, value in items()}  # noqa: C416 - pairs are checked to be pairs
+            pairs = [(key, value) for key, value in items()]
+            _check_hashes([key for key, _ in pairs])
+            return dict(pairs)
         case "s":
-            return set(items())
+            return set(_check_hashes(items()))
         case "fs":
-            return frozenset(items())
+            return frozenset(_check_hashes(items()))
         case "i":
             return int(body, 16)
         case "f":
@@ -112,6 +116,13 @@ def from_tree(tree: Tree, lookup: Callable[[int], object] = _no_lookup, depth: i
             return lookup(int(body))
         case _:
             raise NotPlain(f"unknown tag {tag!r}")
+
+
+def _check_hashes(items: list[Any]) -> list[Any]:
+    """Refuses keys that were chosen to have equal hashes, with which a set takes the square of their number."""
+    if len(items) > _FEW and 2 * len(set(map(hash, items))) < len(items):
+        raise NotPlain(f"{len(items)} keys, most of them with the same hash")
+    return items
 
 
 def dumps(tree: Tree) -> bytes:

@@ -1,8 +1,9 @@
 """The program as the tests see it: names, functions, objects and exceptions that live in another sandbox.
 
 What comes back is plain data, or a `Remote` for everything else. A Remote never equals, and is never less or greater
-than, a value that the tests made: an answer whose `__eq__` is always true wins nothing. Two Remotes are compared by
-the program. Lists, dicts and sets that the program changed in place are changed here too.
+than, a value that the tests made, and does not reckon with one: an answer whose `__eq__` is always true, or whose
+difference to anything is 0, wins nothing. Two Remotes are compared and reckoned with by the program. Lists, dicts and
+sets that the program changed in place are changed here too.
 """
 
 import builtins
@@ -126,7 +127,10 @@ class Remote:
         return _call(self, "bool", self) is True
 
     def __contains__(self, value: Any) -> bool:
-        return _call(self, "contains", self, value) is True
+        """By what it holds: its own word would be that it holds everything."""
+        if isinstance(value, Remote):
+            return _call(self, "contains", self, value) is True
+        return any(item == value for item in self)
 
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, Remote) and _call(self, "isinstance", value, self) is True
@@ -169,7 +173,7 @@ class Remote:
 
 def _call(remote: Remote, target: str, *args: Any, **kwargs: Any) -> Any:
     connection: Connection = object.__getattribute__(remote, "_connection")
-    return connection.call(target, *args, **kwargs)
+    return connection.call({"op": target}, *args, **kwargs)
 
 
 def _plain(remote: Remote, target: str, kind: type[T]) -> T:
@@ -193,9 +197,9 @@ def _operator(name: str) -> Callable[..., Any]:
     return operate
 
 
-def _reflected(name: str) -> Callable[[Remote, object], Any]:
+def _reckoning(name: str) -> Callable[[Remote, object], Any]:
     def operate(self: Remote, other: object) -> Any:
-        return _call(self, name, other, self)
+        return _call(self, name, self, other) if isinstance(other, Remote) else NotImplemented
 
     return operate
 
@@ -203,7 +207,6 @@ def _reflected(name: str) -> Callable[[Remote, object], Any]:
 for _name in COMPARISONS:
     setattr(Remote, f"__{_name}__", _comparison(_name))
 for _name in ARITHMETIC:
-    setattr(Remote, f"__{_name}__", _operator(_name))
-    setattr(Remote, f"__r{_name}__", _reflected(_name))
+    setattr(Remote, f"__{_name}__", _reckoning(_name))
 for _name in ("neg", "abs", "getitem", "setitem", "delitem", "reversed"):
     setattr(Remote, f"__{_name}__", _operator(_name))

@@ -7,6 +7,7 @@
 Counts are made here, out of the program's reach.
 """
 
+import builtins
 import json
 import os
 import sys
@@ -37,18 +38,24 @@ class TestRun:
 
     def run(self, job: dict[str, Any]) -> None:
         """Collect, count, run, tell."""
-        solution = Connection(self._ask).solution(MODULE, job["exports"])
+        try:
+            solution = Connection(self._ask).solution(MODULE, job["exports"])
+        except BaseException as error:  # noqa: BLE001 - what the program says of itself cannot be read
+            self._say({"failed_to_load": _text(error)})
+            return
         sys.modules[MODULE] = solution
         sys.modules["pytest"] = make_module()
         module = types.ModuleType("tests")
-        module.__dict__.update({name: value for name, value in vars(solution).items() if not name.startswith("__")})
+        offered = {name: value for name, value in vars(solution).items() if _is_offered(name, job["entry"])}
+        module.__dict__.update(offered)
+        solution.__all__ = list(offered)  # type: ignore[attr-defined]  # what `from solution import *` gives
         try:
             exec(compile(job["source"], "<tests>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - sandboxed
         except BaseException as error:  # noqa: BLE001 - told, with whose fault it is
             blame = "failed_to_load" if _is_programs_fault(error) else "cannot_run"
             self._say({blame: _text(error)})
             return
-        own = {name: value for name, value in vars(module).items() if vars(solution).get(name) is not value}
+        own = {name: value for name, value in vars(module).items() if offered.get(name) is not value}
         cases = collect(own, job["entry"], solution)  # what the program calls test_x is no test
         if hasattr(solution, job["entry"] or ""):
             setattr(module, job["entry"], getattr(solution, job["entry"]))  # the file may define a stub of that name
@@ -79,6 +86,11 @@ class TestRun:
 
     def _say(self, message: dict[str, Any]) -> None:
         write_all(self._rpc, frame(dumps(message)))
+
+
+def _is_offered(name: str, entry: str | None) -> bool:
+    """Whether the tests see a name of the program without importing it: builtins keep their meaning in the tests."""
+    return name == entry or not (name.startswith("__") or hasattr(builtins, name))
 
 
 def _nothing() -> None:

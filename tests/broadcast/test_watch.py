@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 
 from farflung.broadcast.fetch import ChunkCache, FetchPolicy, PolicyFetcher
+from farflung.broadcast.fetched import FetchedPolicy
 from farflung.broadcast.publish import PreparedPolicy, prepare
-from farflung.broadcast.watch import PolicyWatch
+from farflung.broadcast.watch import Fetch, PolicyWatch
 from farflung.errors import OurFault, Transient
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.manifest import Manifest
@@ -26,6 +27,13 @@ def prepared(version: int) -> PreparedPolicy:
     )
 
 
+def whole_versions(fetcher: PolicyFetcher) -> Fetch:
+    async def fetch(manifest: Manifest) -> FetchedPolicy:
+        return FetchedPolicy(manifest=manifest, files=await fetcher.fetch(manifest))
+
+    return fetch
+
+
 class Origin:
     """Publishes what the test tells it to."""
 
@@ -33,7 +41,7 @@ class Origin:
         self.chunks = {digest: data for policy in policies for digest, data in policy.chunks.items()}
         self.newest: asyncio.Queue[Manifest | OurFault | None] = asyncio.Queue()
         self.asked_above: list[int] = []
-        self.watch = PolicyWatch(self.next_manifest, PolicyFetcher(self.get_chunk, ChunkCache(1000)))
+        self.watch = PolicyWatch(self.next_manifest, whole_versions(PolicyFetcher(self.get_chunk, ChunkCache(1000))))
 
     async def next_manifest(self, above: int) -> Manifest | None:
         self.asked_above.append(above)
@@ -86,7 +94,7 @@ async def test_a_version_out_of_reach_is_looked_for_again_and_a_newer_one_taken_
     policies = [prepared(version) for version in range(3)]
     origin = Origin(policies[1:])
     fetcher = PolicyFetcher(origin.get_chunk_or_fail, ChunkCache(1000), FetchPolicy(max_tries=1))
-    origin.watch = PolicyWatch(origin.next_manifest, fetcher, pause_s=0.0)
+    origin.watch = PolicyWatch(origin.next_manifest, whole_versions(fetcher), pause_s=0.0)
     running = asyncio.create_task(origin.watch.run())
     for manifest in (policies[0].manifest, policies[0].manifest, policies[2].manifest):
         origin.newest.put_nowait(manifest)

@@ -14,6 +14,8 @@ from farflung.api.client import CoordinatorClient
 from farflung.coordinator.clock import wall_clock_ms
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.service import run
+from farflung.identity.keys import key_from_bytes
+from farflung.identity.signing import sign
 from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop, SlotOutcome
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Lease, LeaseRequest
@@ -48,6 +50,9 @@ def pool_spec(**changes: Any) -> PoolSpec:
     return PoolSpec(**(values | changes))
 
 
+TRAINER = key_from_bytes(b"\x07" * 32)
+
+
 def version_file(version: int) -> bytes:
     """The one file of a version; its first chunk is the same in all versions."""
     return b"config" * 10 + b"weights %d " % version * 10
@@ -60,7 +65,7 @@ def manifest_of(spec: PoolSpec, version: int, previous: Manifest | None) -> Mani
         Chunk(index=index, num_bytes=len(piece), sha256=sha256_hex(piece)) for index, piece in enumerate(pieces)
     )
     files = (ManifestFile(name="model.safetensors", num_bytes=len(data), sha256=sha256_hex(data), chunks=chunks),)
-    return Manifest(
+    manifest = Manifest(
         pool_digest=spec.digest(),
         policy_version=version,
         policy_digest=policy_digest(files),
@@ -71,6 +76,11 @@ def manifest_of(spec: PoolSpec, version: int, previous: Manifest | None) -> Mani
         expires_at_ms=1,
         previous_digest="" if previous is None else previous.digest(),
     )
+    return signed(manifest)
+
+
+def signed(manifest: Manifest) -> Manifest:
+    return sign(manifest, TRAINER)
 
 
 def rollout_file(lease: Lease) -> bytes:
@@ -304,6 +314,7 @@ def build() -> Any:
     class Builders:
         pool_spec = staticmethod(pool_spec)
         manifest_of = staticmethod(manifest_of)
+        signed = staticmethod(signed)
         publication_of = staticmethod(publication_of)
         submission_of = staticmethod(submission_of)
         judgement_on = staticmethod(judgement_on)

@@ -28,9 +28,8 @@ async def steered(pool: Any, build: Any, plan: CurriculumPlan, named: str | None
     trainer = await pool.trainer()
     publication = build.publication_of(pool.spec, await trainer.last_publication())
     digest = plan.digest() if named is None else named
-    publication = replace(
-        publication, manifest=replace(publication.manifest, curriculum_digest=digest), curriculum=plan
-    )
+    manifest = build.signed(replace(publication.manifest, curriculum_digest=digest))
+    publication = replace(publication, manifest=manifest, curriculum=plan)
     await pool.store_chunks(publication.manifest)
     await trainer.publish(publication)
     return publication
@@ -113,7 +112,7 @@ async def test_a_plan_that_does_not_fit_is_refused_and_nothing_is_published(pool
 async def test_a_manifest_that_names_a_plan_brings_it(pool: Any, build: Any) -> None:
     trainer = await pool.trainer()
     publication = build.publication_of(pool.spec, await trainer.last_publication())
-    publication = replace(publication, manifest=replace(publication.manifest, curriculum_digest="a" * 64))
+    publication = replace(publication, manifest=build.signed(replace(publication.manifest, curriculum_digest="a" * 64)))
     await pool.store_chunks(publication.manifest)
     with pytest.raises(Refused, match="the plan is ''"):
         await trainer.publish(publication)

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from farflung.api.errors import Refused
 from farflung.api.records import OpenSlots
 from farflung.errors import PeerFault
+from farflung.identity.keys import new_key
+from farflung.identity.signing import sign
 from farflung.wire.batch import SlotDrop
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Forfeit, LeaseRequest
@@ -275,13 +277,18 @@ async def test_publications_that_break_the_chain_are_refused_and_change_nothing(
     manifest, batch = good.manifest, good.batch
 
     def changed(**changes: Any) -> Any:
-        return replace(good, manifest=replace(manifest, **changes))
+        return replace(good, manifest=build.signed(replace(manifest, **changes)))
 
     other = sha256_hex(b"other")
     missing = build.manifest_of(pool.spec, 7, None)
     cases = {
         "wrong_pool": [changed(pool_digest=other), replace(good, batch=replace(batch, pool_digest=other))],
         "version_order": [changed(policy_version=2), changed(policy_version=0), changed(previous_digest=other)],
+        "bad_signature": [
+            replace(good, manifest=replace(manifest, signature="")),
+            replace(good, manifest=replace(manifest, optimizer_step=99)),
+            replace(good, manifest=sign(manifest, new_key())),
+        ],
         "digest_mismatch": [changed(policy_digest=other)],
         "chunk_missing": [changed(files=missing.files, policy_digest=missing.policy_digest)],
         "batch_link": [

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from farflung.api.errors import Refused
+from farflung.api.server.listening import bound_socket
 from farflung.coordinator import service
 from farflung.coordinator.clock import PoolClock
 from farflung.coordinator.journal import Snapshot, decode
@@ -143,7 +144,7 @@ async def test_a_full_disk_ends_the_coordinator_without_a_false_receipt(tmp_path
     log = MemoryEventLog(capacity=3)
     stop, spec = asyncio.Event(), build.pool_spec()
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    with service._bound_socket("127.0.0.1", 0) as listener:
+    with bound_socket("127.0.0.1", 0, "coordinator.port") as listener:
         task = asyncio.create_task(
             service.serve(
                 build.config_for(tmp_path),

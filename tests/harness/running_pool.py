@@ -10,12 +10,13 @@ from typing import Any
 from farflung.api.client import CoordinatorClient
 from farflung.api.patience import Patience
 from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
-from farflung.broadcast.watch import FetchedPolicy
+from farflung.broadcast.fetched import FetchedPolicy
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.journal import Published, decode
 from farflung.coordinator.service import run as run_coordinator
 from farflung.envs.base import Environment
 from farflung.errors import Transient
+from farflung.identity.keys import key_from_bytes
 from farflung.state.event_log import SqlEventLog
 from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.publisher import Publisher
@@ -47,6 +48,9 @@ def submission_for(lease: Lease, rollouts: Sequence[Rollout], data: bytes, file_
         num_rollouts=len(rollouts),
         num_tokens=sum(len(rollout.completion_tokens) for rollout in rollouts),
     )
+
+
+TRAINER = key_from_bytes(b"\x07" * 32)
 
 
 @asynccontextmanager
@@ -237,7 +241,7 @@ async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
 async def publish_version(client: CoordinatorClient, pool: PoolSpec, policy: PolicyBase) -> Publication:
     """The next version, made from no batch."""
     files = {**description().policy_files, **policy.config_files}
-    publisher = Publisher(client, Patience(asyncio.Event(), 5.0), pool, files, 1024)
+    publisher = Publisher(client, Patience(asyncio.Event(), 5.0), pool, files, 1024, key=TRAINER)
     publisher.last = await client.last_publication()
     publication, prepared = publisher.prepare(
         policy,

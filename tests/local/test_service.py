@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from farflung.broadcast.watch import FetchedPolicy
+from farflung.broadcast.fetched import FetchedPolicy
 from farflung.errors import UserError
 from farflung.local import process, service
 from farflung.local.crew import Crew, num_versions

@@ -24,7 +24,7 @@ from farflung.wire.manifest import Publication
 from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
 from farflung.wire.verdict import RejectReason
-from running_pool import Crew, coordinator, crew, until
+from running_pool import TRAINER, Crew, coordinator, crew, until
 from tiny_pool import description, pool_spec, reserved, tiny_policy
 
 
@@ -100,7 +100,7 @@ async def a_bench(folder: Path, **changes: Any) -> AsyncIterator[Bench]:
         CoordinatorClient(url, node="trainer", role=Role.TRAINER) as client,
     ):
         patience = Patience(stop, 5.0)
-        publisher = Publisher(client, patience, pool, description().policy_files, 1 << 20)
+        publisher = Publisher(client, patience, pool, description().policy_files, 1 << 20, key=TRAINER)
         bench = Bench(pool, client, workers, patience, publisher, stop, None, None)  # type: ignore[arg-type]
         bench.restart()
         await bench.publish()

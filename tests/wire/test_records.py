@@ -17,7 +17,7 @@ from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop, SlotOutcome
 from farflung.wire.canonical import Record, sha256_hex
 from farflung.wire.curriculum import CurriculumPlan, StratumPlan
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
-from farflung.wire.manifest import Chunk, Manifest, ManifestFile, Publication, TensorEntry
+from farflung.wire.manifest import Chunk, Manifest, ManifestFile, Publication, TensorEntry, WeightsPatch
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
 from farflung.wire.pool import EnvironmentSpec, GraderSpec, PoolSpec, Stratum
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
@@ -165,6 +165,7 @@ MANIFEST = Manifest(
     curriculum_digest=PLAN.digest(),
     signature="0xsigned",
 )
+PATCH = WeightsPatch(file="model.safetensors", base_version=7, base_sha256=digest("weights 7"), content=FILE)
 HEARTBEAT = Heartbeat(
     node="worker-1",
     role=Role.WORKER,
@@ -216,6 +217,7 @@ EXAMPLES: tuple[Record, ...] = (
     FILE,
     TENSOR,
     MANIFEST,
+    PATCH,
     ENVIRONMENT.strata[0],
     ENVIRONMENT.graders[0],
     PLAN.strata[0],
@@ -427,6 +429,12 @@ BROKEN_RULES = [
     (FILE, "name", ""),
     (TENSOR, "shape", (2, -1)),
     (MANIFEST, "expires_at_ms", 0),
+    (MANIFEST, "kind", "patch"),
+    (MANIFEST, "patch", replace(PATCH, base_version=6)),
+    (MANIFEST, "patch", replace(PATCH, file="another")),
+    (replace(MANIFEST, patch=PATCH), "kind", "adapter"),
+    (PATCH, "base_sha256", "x"),
+    (HEARTBEAT, "alarm", "not\na reason"),
     (HEARTBEAT, "policy_version", -2),
     (HEARTBEAT, "busy_s", float("inf")),
     (ENVIRONMENT, "args", {"big": 2**53}),

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from farflung.api.client import CoordinatorClient
+from farflung.broadcast.fetched import FetchedPolicy
 from farflung.broadcast.publish import cut_files, prepare
-from farflung.broadcast.watch import FetchedPolicy
 from farflung.errors import PeerFault, UserError
 from farflung.model.folder import WEIGHTS_FILE
 from farflung.model.lora import B

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from farflung.broadcast.fetched import FetchedPolicy
 from farflung.broadcast.publish import prepare
-from farflung.broadcast.watch import FetchedPolicy
 from farflung.engine.base import Cancelled
 from farflung.engine.fake import FakeEngine
 from farflung.errors import PeerFault

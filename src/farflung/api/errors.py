@@ -47,6 +47,8 @@ class RefusalReason(StrEnum):
     """A verdict from a validator that does not hold the assignment, or on its own node's work."""
     CURRICULUM = "curriculum"
     """The manifest names another plan than the one that came with it, or the plan is not for this pool's tasks."""
+    BAD_SIGNATURE = "bad_signature"
+    """The manifest is not signed, or not by the key that signed the first one."""
     VERSION_ORDER = "version_order"
     """Versions are consecutive and never replaced by other content."""
     CHUNK_MISSING = "chunk_missing"

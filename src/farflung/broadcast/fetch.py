@@ -83,12 +83,20 @@ class PolicyFetcher:
             Transient: a chunk stayed out of reach.
         """
         check_manifest(manifest, self._policy.limits)
-        files = [
-            file for file in manifest.files if (names is None or file.name in names) and file.sha256 not in self._held
-        ]
+        return await self.fetch_files(
+            [file for file in manifest.files if (names is None or file.name in names) and file.sha256 not in self._held]
+        )
+
+    async def fetch_files(self, files: Sequence[ManifestFile]) -> dict[str, bytes]:
+        """File name -> verified bytes, of files of a manifest that was checked. Raises as `fetch`."""
         chunks = self._cached(files)
         chunks |= await self._fetch_all(missing(files, chunks))
         return {file.name: join(file, chunks) for file in files}
+
+    @property
+    def limits(self) -> ManifestLimits:
+        """What manifests are held to."""
+        return self._policy.limits
 
     def _cached(self, files: Sequence[ManifestFile]) -> dict[str, bytes]:
         digests = {chunk.sha256 for file in files for chunk in file.chunks}

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from farflung.sharding.plan import cut
-from farflung.wire.manifest import Chunk, Manifest, ManifestFile, TensorEntry, policy_digest
+from farflung.wire.manifest import Chunk, Manifest, ManifestFile, TensorEntry, WeightsPatch, policy_digest
 
 CHUNK_BYTES = 8 << 20
 """Default chunk; 4 to 16 MiB keep both the overhead per request and the loss by one bad chunk small."""
@@ -38,12 +38,24 @@ def cut_files(files: Mapping[str, bytes], chunk_bytes: int) -> CutFiles:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PatchOffer:
+    """A patch that is published with a version."""
+
+    file: str
+    """Name of the file that it makes."""
+    base_sha256: str
+    data: bytes
+    is_alone: bool
+    """Whether that file is not published whole beside it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PreparedPolicy:
     """A version that is ready to be published."""
 
     manifest: Manifest
     chunks: Mapping[str, bytes]
-    """sha256 -> bytes of every chunk of the manifest."""
+    """sha256 -> bytes of every chunk that the manifest promises."""
 
 
 def prepare(
@@ -59,29 +71,46 @@ def prepare(
     curriculum_digest: str = "",
     chunk_bytes: int = CHUNK_BYTES,
     base: CutFiles | None = None,
+    patch: PatchOffer | None = None,
 ) -> PreparedPolicy:
     """Cut a policy's files and describe them. Time is an argument; the signature is left to the signer.
 
     Args:
         base: weights that were cut before and stay; `files` has an adapter beside them then.
+        patch: on the version before, beside one of the files or in its place.
     """
-    fresh = cut_files(files, chunk_bytes)
     kept = CutFiles(files=(), chunks={}) if base is None else base
-    described = tuple(sorted((*fresh.files, *kept.files), key=lambda file: file.name))
+    is_alone = patch is not None and patch.is_alone
+    unpublished = {patch.file} if patch is not None and is_alone else set()
+    fresh = cut_files({name: data for name, data in files.items() if name not in unpublished}, chunk_bytes)
+    only_described = [cut(name, files[name], chunk_bytes) for name in unpublished]
+    described = tuple(sorted((*fresh.files, *kept.files, *only_described), key=lambda file: file.name))
+    patch_file = None if patch is None else cut_files({f"{patch.file}.patch": patch.data}, chunk_bytes)
     manifest = Manifest(
         pool_digest=pool_digest,
         policy_version=policy_version,
         policy_digest=policy_digest(described),
         optimizer_step=optimizer_step,
-        kind="snapshot" if base is None else "adapter",
+        kind="adapter" if base is not None else "patch" if is_alone else "snapshot",
         files=described,
+        patch=None if patch is None or patch_file is None else _describe(patch, patch_file, policy_version),
         tensors=tuple(tensors),
         published_at_ms=published_at_ms,
         expires_at_ms=expires_at_ms,
         previous_digest=previous_digest,
         curriculum_digest=curriculum_digest,
     )
-    return PreparedPolicy(manifest=manifest, chunks={**kept.chunks, **fresh.chunks})
+    of_patch = {} if patch_file is None else patch_file.chunks
+    return PreparedPolicy(manifest=manifest, chunks={**kept.chunks, **fresh.chunks, **of_patch})
+
+
+def _describe(patch: PatchOffer, cut_patch: CutFiles, policy_version: int) -> WeightsPatch:
+    return WeightsPatch(
+        file=patch.file,
+        base_version=policy_version - 1,
+        base_sha256=patch.base_sha256,
+        content=cut_patch.files[0],
+    )
 
 
 async def publish(

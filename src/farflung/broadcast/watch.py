@@ -3,33 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
-from farflung.broadcast.fetch import PolicyFetcher
-from farflung.errors import PeerFault, Transient
-from farflung.wire.canonical import MALFORMED_RECORD
+from farflung.broadcast.fetched import FetchedPolicy
+from farflung.errors import Transient
 from farflung.wire.manifest import Manifest
 
 logger = logging.getLogger(__name__)
 
 NextManifest = Callable[[int], Awaitable[Manifest | None]]
 """The newest manifest above a version, or None after a while. Raises only what should end the watch."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
-class FetchedPolicy:
-    """A version whose every byte was checked."""
-
-    manifest: Manifest
-    files: dict[str, bytes]
-    """Without those that the fetcher was told to leave out."""
-
-    def sha256_of(self, name: str) -> str:
-        """Of a file of the version, fetched or not. Raises `PeerFault` if it has no such file."""
-        for file in self.manifest.files:
-            if file.name == name:
-                return file.sha256
-        raise PeerFault(MALFORMED_RECORD, f"version {self.manifest.policy_version} has no file {name}")
+Fetch = Callable[[Manifest], Awaitable[FetchedPolicy]]
+"""Gets the files of a version."""
 
 
 class PolicyWatch:
@@ -39,9 +23,9 @@ class PolicyWatch:
     already are not fetched again. How long that may go on is up to `next_manifest`.
     """
 
-    def __init__(self, next_manifest: NextManifest, fetcher: PolicyFetcher, *, pause_s: float = 1.0) -> None:
+    def __init__(self, next_manifest: NextManifest, fetch: Fetch, *, pause_s: float = 1.0) -> None:
         self._next_manifest = next_manifest
-        self._fetcher = fetcher
+        self._fetch_files = fetch
         self._pause_s = pause_s
         self._newest: FetchedPolicy | None = None
         self._changed = asyncio.Condition()
@@ -60,12 +44,12 @@ class PolicyWatch:
 
     async def _fetch(self, manifest: Manifest) -> None:
         try:
-            files = await self._fetcher.fetch(manifest)
+            fetched = await self._fetch_files(manifest)
         except Transient as error:
             logger.info("version %d: %s; looking again", manifest.policy_version, error)
             await asyncio.sleep(self._pause_s)
         else:
-            await self._set(FetchedPolicy(manifest=manifest, files=files), None)
+            await self._set(fetched, None)
 
     async def newer_than(self, version: int) -> FetchedPolicy:
         """Wait for a version above `version`. Raises what ended the watch."""

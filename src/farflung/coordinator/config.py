@@ -125,6 +125,11 @@ class CoordinatorConfig(Config):
     store_url: str = Field("", description="Where chunks and rollout files go: a folder or s3://, gs://, az:// URL.")
     database_url: str = Field("", description="SQLAlchemy URL of the event log, e.g. sqlite:///runs/x/coordinator.db.")
 
+    trainer: str = Field(
+        "",
+        pattern=r"^(0x[0-9a-fA-F]{40})?$",
+        description="Address of the key that signs versions; empty = whoever signs the first, with the trainer token.",
+    )
     silent_after_s: float = Field(
         20.0, gt=0, le=604_800, description="A node not heard of for this long is dead; its lease moves."
     )

@@ -90,8 +90,8 @@ class Files:
         return await self.get(f"{CHUNKS}/{sha256}", MAX_CHUNK_BYTES)
 
     async def missing_chunk(self, manifest: Manifest) -> str | None:
-        """Hash of a chunk of the manifest that is not there in the size that it says. To be called under `versions`."""
-        sizes = {chunk.sha256: chunk.num_bytes for file in manifest.files for chunk in file.chunks}
+        """Hash of a chunk that is promised and not there in the size that it says. To be called under `versions`."""
+        sizes = {chunk.sha256: chunk.num_bytes for file in manifest.promised_files for chunk in file.chunks}
         return await asyncio.to_thread(self._first_missing, sizes)
 
     async def collect_chunks(self, in_use: set[str], newest: int) -> None:

@@ -3,7 +3,7 @@
 This module does not know time, sockets, files or who asks; it neither decides nor waits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from farflung.coordinator.journal import FORMAT, JournalRecord, PoolOpened, Published, Snapshot
 from farflung.errors import OurFault, UserError
@@ -31,7 +31,7 @@ class PoolState:
         self.pool_digest = self.rules.digest()
         self.ledger = Ledger(self.rules, snapshot.ledger if snapshot else None)
         self.manifests = {manifest.policy_version: manifest for manifest in (snapshot.manifests if snapshot else ())}
-        """Version -> manifest, for versions that may still be fetched."""
+        """Version -> manifest, for versions that may still be fetched, and those that they are made from by patches."""
         self.plans = {plan.digest(): plan for plan in (snapshot.plans if snapshot else ())}
         """Digest -> curriculum plan, for those that a version which may still be fetched names."""
         self.last_publication = snapshot.last_publication if snapshot else None
@@ -49,12 +49,25 @@ class PoolState:
                 instructions = self._publish(record.publication)
             case _:
                 instructions = self.ledger.apply(record)
-        for instruction in instructions:
-            if isinstance(instruction, VersionRetired):
-                del self.manifests[instruction.policy_version]
-                named = {manifest.curriculum_digest for manifest in self.manifests.values()}
-                self.plans = {digest: plan for digest, plan in self.plans.items() if digest in named}
+        if any(isinstance(instruction, VersionRetired) for instruction in instructions):
+            self._forget_versions()
         return instructions
+
+    def _forget_versions(self) -> None:
+        """Those that nobody fetches any more, nor needs for the patches on them."""
+        fetchable = self.ledger.table.versions
+        needed = {version for start in fetchable for version in self._chain_to(start)}
+        self.manifests = {version: manifest for version, manifest in self.manifests.items() if version in needed}
+        named = {manifest.curriculum_digest for manifest in self.manifests.values()}
+        self.plans = {digest: plan for digest, plan in self.plans.items() if digest in named}
+
+    def _chain_to(self, version: int) -> Iterator[int]:
+        """A version, and those before it down to a whole one that it can be made from by patches."""
+        while (manifest := self.manifests.get(version)) is not None:
+            yield version
+            if manifest.kind != "patch":
+                return
+            version -= 1
 
     def plan_of(self, version: int) -> CurriculumPlan | None:
         """The plan that tasks of this version's slots follow from; None if it has none, or is not kept any more."""
@@ -71,9 +84,12 @@ class PoolState:
         )
 
     def chunks_in_use(self) -> set[str]:
-        """sha256 of every chunk of a version that may still be fetched."""
+        """sha256 of every chunk that a kept version promises."""
         return {
-            chunk.sha256 for manifest in self.manifests.values() for file in manifest.files for chunk in file.chunks
+            chunk.sha256
+            for manifest in self.manifests.values()
+            for file in manifest.promised_files
+            for chunk in file.chunks
         }
 
     def _publish(self, publication: Publication) -> list[Instruction]:

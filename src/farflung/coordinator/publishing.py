@@ -7,6 +7,8 @@ from farflung.api.records import OpenSlots
 from farflung.coordinator.core import Core
 from farflung.coordinator.journal import Published
 from farflung.coordinator.signals import Topic
+from farflung.errors import PeerFault
+from farflung.identity.signing import check_signer, signer_of
 from farflung.slots.curriculum import plan_problem
 from farflung.slots.steps import batch_problem
 from farflung.wire.batch import BatchRecord, SlotOutcome
@@ -110,11 +112,22 @@ class PublishingDesk:
                 RefusalReason.VERSION_ORDER,
                 f"version {expected} follows manifest {manifest.previous_digest!r}, the last one is {previous!r}",
             )
+        self._check_signer(manifest)
         found = policy_digest(manifest.files)
         if manifest.policy_digest != found:
             raise Refused(
                 RefusalReason.DIGEST_MISMATCH, f"policy_digest is {manifest.policy_digest}, its files make {found}"
             )
+
+    def _check_signer(self, manifest: Manifest) -> None:
+        """The trainer is whoever is configured, or else whoever signed the version before: the first one under the
+        trainer's token decides."""
+        last = self._core.state.last_publication
+        trainer = self._core.config.trainer or ("" if last is None else signer_of(last.manifest))
+        try:
+            check_signer(manifest, trainer or signer_of(manifest))
+        except PeerFault as fault:
+            raise Refused(RefusalReason.BAD_SIGNATURE, fault.detail) from fault
 
     def _check_batch(self, publication: Publication) -> None:
         batch = publication.batch

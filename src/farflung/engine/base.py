@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from farflung.model.adapter_files import Adapter
+from farflung.model.weights_update import Changed
 from farflung.wire.rollout import StopReason
 
 
@@ -97,6 +98,10 @@ class Engine(Protocol):
 
         Called between `generate` calls, so a completion has one version.
         """
+        ...
+
+    def update_weights(self, state: Mapping[str, Tensor], changed: Changed, policy_version: int) -> None:
+        """As `load_weights`, when the loaded weights differ from `state` in nothing but what `changed` names."""
         ...
 
     def load_adapter(self, adapter: Adapter, policy_version: int) -> None:

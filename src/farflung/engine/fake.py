@@ -13,6 +13,7 @@ from torch import Tensor
 
 from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams
 from farflung.model.adapter_files import Adapter
+from farflung.model.weights_update import Changed
 from farflung.slots.noise import noise_bits, position_keys, row_keys
 from farflung.wire.rollout import StopReason
 
@@ -52,6 +53,10 @@ class FakeEngine:
     def load_weights(self, state: Mapping[str, Tensor], policy_version: int) -> None:
         """Remember them."""
         self.state, self.adapter, self._policy_version = state, None, policy_version
+
+    def update_weights(self, state: Mapping[str, Tensor], changed: Changed, policy_version: int) -> None:
+        """Remember them."""
+        self.load_weights(state, policy_version)
 
     def load_adapter(self, adapter: Adapter, policy_version: int) -> None:
         """Remember it."""

@@ -18,6 +18,7 @@ from farflung.model.adapter_files import Adapter
 from farflung.model.any_config import AnyConfig
 from farflung.model.build import build_decoder
 from farflung.model.weights import load_hf_state
+from farflung.model.weights_update import Changed, update_hf_state
 
 
 class TorchEngine:
@@ -66,6 +67,20 @@ class TorchEngine:
             UserError: tensors are missing, unexpected or misshapen; the old weights stay.
         """
         load_hf_state(self._decoder, state)
+        detach(self._decoder)
+        self._rows.clear()
+        self._policy_version = policy_version
+
+    def update_weights(self, state: Mapping[str, Tensor], changed: Changed, policy_version: int) -> None:
+        """Write what changed, and drop every key and value that the old weights made.
+
+        Raises:
+            ValueError: no weights are loaded.
+            UserError: tensors are missing, unexpected or misshapen; the old weights stay.
+        """
+        if self._policy_version < 0:
+            raise ValueError("no weights are loaded: nothing can have changed")
+        update_hf_state(self._decoder, state, changed)
         detach(self._decoder)
         self._rows.clear()
         self._policy_version = policy_version

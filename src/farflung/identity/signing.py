@@ -63,9 +63,9 @@ def signer_of(record: Signed) -> str:
 
 
 def check_signer(record: Signed, address: str) -> None:
-    """Raises PeerFault unless `address` signed the record."""
+    """Raises PeerFault unless `address`, in whatever case, signed the record."""
     signer = signer_of(record)
-    if signer != address:
+    if signer.lower() != address.lower():
         raise PeerFault(BAD_SIGNATURE, f"{type(record).__name__} is signed by {signer}, not by {address}")
 
 

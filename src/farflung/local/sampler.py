@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from farflung.broadcast.watch import FetchedPolicy
+from farflung.broadcast.fetched import FetchedPolicy
 from farflung.engine.base import Cancelled
 from farflung.envs.base import Environment
 from farflung.envs.registry import load_for_grading

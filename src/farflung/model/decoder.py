@@ -64,6 +64,11 @@ class Projection(nn.Module):
                 self.weight.new_full((), torch.nan).expand(self.weight.shape), requires_grad=False
             )
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether the weight cannot be read or written now."""
+        return self._packed is not None
+
     def unpack(self) -> None:
         """Make room for new weights again; the old ones are lost."""
         if self._packed is not None:

@@ -21,6 +21,7 @@ from farflung.model.foreign import library
 from farflung.model.foreign.config import ForeignConfig
 from farflung.model.foreign.decoder import ForeignDecoder
 from farflung.model.rope import pairs_to_halves, pairs_to_neighbours
+from farflung.sharding.file_layout import read_layout
 from farflung.wire.canonical import MALFORMED_RECORD
 
 MAX_HEADER_BYTES = 16 << 20
@@ -111,6 +112,27 @@ def load_hf_state(decoder: AnyDecoder, state: Mapping[str, Tensor]) -> None:
             decoder.pack_head()
 
 
+def views_of_safetensors(data: bytearray) -> dict[str, Tensor]:
+    """Tensors of a safetensors file from anybody, in the file's own memory.
+
+    Raises:
+        PeerFault: not a well-formed file of floating-point tensors.
+    """
+    dtypes = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+    state: dict[str, Tensor] = {}
+    for span in read_layout(data):
+        if span.dtype not in dtypes:
+            raise PeerFault(MALFORMED_RECORD, f"safetensors: {span.name[:80]!r} holds {span.dtype}, which no weight is")
+        dtype = dtypes[span.dtype]
+        flat = (
+            torch.frombuffer(data, dtype=dtype, count=span.num_elements, offset=span.start)
+            if span.num_elements
+            else torch.empty(0, dtype=dtype)
+        )
+        state[span.name] = flat.reshape(span.shape)
+    return state
+
+
 def check_state(config: AnyConfig, state: Mapping[str, Tensor]) -> None:
     """Raises UserError: tensors missing, unexpected or of another shape, each named."""
     shapes = expected_shapes(config)
@@ -183,14 +205,15 @@ _UNFUSED_SANDWICH = _UNFUSED | {
 """The same with norms on both sides: what others call post-attention is on attention's output there."""
 
 
-def _unfused(layer: DecoderLayer) -> Mapping[str, str]:
+def unfused(layer: DecoderLayer) -> Mapping[str, str]:
+    """A layer's tensors that differ in name only: Hugging Face -> ours; not all of them need be there."""
     return _UNFUSED if layer.mlp_output_norm is None else _UNFUSED_SANDWICH
 
 
 def _split_layer(layer: DecoderLayer) -> dict[str, Tensor]:
     """Our fused tensors -> Hugging Face's, without the layer's prefix."""
     ours = dict(layer.named_parameters())
-    theirs: dict[str, Tensor] = {name: ours[own] for name, own in _unfused(layer).items() if own in ours}
+    theirs: dict[str, Tensor] = {name: ours[own] for name, own in unfused(layer).items() if own in ours}
     for kind in ("weight", "bias"):
         if f"qkv_proj.{kind}" in ours:
             query, key, value = layer.split_heads(ours[f"qkv_proj.{kind}"].unflatten(0, (-1, layer.head_dim)), dim=0)
@@ -205,7 +228,7 @@ def _split_layer(layer: DecoderLayer) -> dict[str, Tensor]:
 
 def _fuse_layer(layer: DecoderLayer, theirs: Mapping[str, Tensor]) -> None:
     """The inverse of `_split_layer`, into the layer's own parameters."""
-    fused = {own: theirs[name] for name, own in _unfused(layer).items() if name in theirs}
+    fused = {own: theirs[name] for name, own in unfused(layer).items() if name in theirs}
     for kind in ("weight", "bias"):
         if f"self_attn.q_proj.{kind}" in theirs:
             query, key, value = (theirs[f"self_attn.{part}_proj.{kind}"] for part in "qkv")

@@ -170,4 +170,4 @@ class Mirror:
 
 
 def _chunks(manifest: Manifest) -> list[Chunk]:
-    return [chunk for file in manifest.files for chunk in file.chunks]
+    return [chunk for file in manifest.promised_files for chunk in file.chunks]

@@ -74,14 +74,15 @@ def check_manifest(manifest: Manifest, limits: ManifestLimits) -> None:
         PeerFault: names are not plain or not unique, sizes do not add up, chunks are out of order, a limit is exceeded,
             or the policy digest is not that of the files.
     """
-    names = [file.name for file in manifest.files]
-    num_chunks = sum(len(file.chunks) for file in manifest.files)
-    total_bytes = sum(file.num_bytes for file in manifest.files)
+    described = (*manifest.files, *(() if manifest.patch is None else (manifest.patch.content,)))
+    names = [file.name for file in described]
+    num_chunks = sum(len(file.chunks) for file in described)
+    total_bytes = sum(file.num_bytes for file in described)
     if not 1 <= len(names) <= limits.max_files or len(set(names)) != len(names):
         raise _broken(f"{len(names)} files, {len(set(names))} names: 1 to {limits.max_files} distinct ones allowed")
     if num_chunks > limits.max_chunks or total_bytes > limits.max_total_bytes:
         raise _broken(f"{num_chunks} chunks, {total_bytes} bytes: more than {limits}")
-    for file in manifest.files:
+    for file in described:
         _check_file(file, limits)
     if policy_digest(manifest.files) != manifest.policy_digest:
         raise _broken(f"the files are not policy {manifest.policy_digest}")

@@ -20,6 +20,7 @@ class Vitals:
         self._cpu_s = cpu_s
         self._lock = threading.Lock()
         self._policy_version = -1
+        self._alarm = ""
         self._tokens = 0
         self._tokens_at_last = 0
         self._busy_s_at_last = 0.0
@@ -29,6 +30,11 @@ class Vitals:
         """The version in use; -1 until the first call."""
         with self._lock:
             self._policy_version = version
+
+    def set_alarm(self, reason: str) -> None:
+        """Why versions are not to be believed; empty = they are."""
+        with self._lock:
+            self._alarm = reason
 
     def add_tokens(self, num_tokens: int) -> None:
         """Completion tokens sampled, judged or trained on since the last call."""
@@ -53,4 +59,5 @@ class Vitals:
                 cpu_s=self._cpu_s(),
                 tokens=self._tokens,
                 tokens_per_s=self._tokens_per_s,
+                alarm=self._alarm,
             )

@@ -382,6 +382,13 @@ class TrainerConfig(Config):
     )
     micro_batch_tokens: int = Field(16_384, ge=1, le=1_000_000_000, description="Most tokens in one forward pass.")
     chunk_bytes: int = Field(16 << 20, ge=1024, description="Size of the pieces that weights are published in.")
+    snapshot_every: int = Field(
+        8,
+        ge=1,
+        le=1000,
+        description="Every so many versions the weights are published whole; those between are patches where these "
+        "are smaller. 1 = no patches.",
+    )
     num_samples_logged: int = Field(8, ge=0, description="Completions written to samples.jsonl per evaluation.")
     heartbeat_s: float = Field(2.0, gt=0, description="Seconds between signs of life.")
     poll_s: float = Field(10.0, gt=0, description="How long one request for outcomes may wait at the coordinator.")

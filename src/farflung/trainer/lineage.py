@@ -26,6 +26,7 @@ FREE = (
     "max_versions",
     "num_samples_logged",
     "poll_s",
+    "snapshot_every",
     "unreachable_s",
 )
 FIXED = (

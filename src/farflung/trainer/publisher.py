@@ -4,11 +4,14 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from farflung.api.client import CoordinatorClient
 from farflung.api.errors import RefusalReason, Refused
 from farflung.api.patience import Patience
 from farflung.broadcast.publish import PreparedPolicy, publish
 from farflung.errors import UserError
+from farflung.identity.keys import NodeKey
 from farflung.trainer.chain import Chain
 from farflung.trainer.policy_base import PolicyBase
 from farflung.wire.manifest import Publication
@@ -27,8 +30,11 @@ class Publisher(Chain):
         pool: PoolSpec,
         policy_files: Mapping[str, bytes],
         chunk_bytes: int,
+        *,
+        key: NodeKey,
+        snapshot_every: int = 1,
     ) -> None:
-        super().__init__(pool, policy_files, chunk_bytes)
+        super().__init__(pool, policy_files, chunk_bytes, key=key, snapshot_every=snapshot_every)
         self._client = client
         self._patience = patience
         self._is_deterministic = pool.is_deterministic
@@ -38,11 +44,16 @@ class Publisher(Chain):
         """Chunks first, manifest and batch record last; idempotent.
 
         Raises:
-            UserError: the coordinator's store loses what is written to it.
+            UserError: the coordinator's store loses what is written to it, or it knows another trainer.
         """
         try:
             await self._send(publication, prepared)
         except Refused as refusal:
+            if refusal.reason == RefusalReason.BAD_SIGNATURE:
+                raise UserError(
+                    f"the coordinator takes versions of another key ({refusal.message}): put this run's keys/trainer "
+                    "back, or correct coordinator.trainer"
+                ) from refusal
             if refusal.reason != RefusalReason.CHUNK_MISSING:
                 raise
             logger.warning("version %d: %s; sending all of it again", publication.manifest.policy_version, refusal)
@@ -118,8 +129,10 @@ class Publisher(Chain):
                 their_version,
             )
             self.last = theirs
-        elif theirs is not None and theirs.manifest.digest() == ours.manifest.digest():
+        elif theirs is not None and _is_same_version(theirs, ours):
             self.last = theirs
+            if self._snapshot_every > 1:
+                self._remember((await asyncio.to_thread(policy.weights_file)).data)
         else:
             raise UserError(
                 f"the coordinator's newest version is {their_version} but this run's checkpoint is of version "
@@ -131,7 +144,10 @@ class Publisher(Chain):
         await self._patience(self._client.finish)
 
     async def _send_again(self, ours: Publication, theirs: Publication | None, policy: PolicyBase) -> None:
-        """The same weights after the same version give the same chunks and the same manifest."""
+        """The same weights after the same version, whole: what a patch would be on is not at hand any more.
+
+        Nobody has seen the manifest in the checkpoint, so another one of the same version is no second word.
+        """
         self.last = theirs
         _, prepared = await asyncio.to_thread(
             self.prepare,
@@ -142,9 +158,21 @@ class Publisher(Chain):
             drops=(),
             plan=ours.curriculum,
         )
-        if prepared.manifest.digest() != ours.manifest.digest():
+        again = replace(ours, manifest=prepared.manifest)
+        if not _is_same_version(again, ours):
             raise UserError(
                 f"the checkpoint of version {ours.manifest.policy_version} does not continue the coordinator's version "
                 f"{ours.manifest.policy_version - 1}: they are of different runs or settings; give the run another name"
             )
-        await self.send(ours, prepared)
+        await self.send(again, prepared)
+
+
+def _is_same_version(one: Publication, other: Publication) -> bool:
+    """The same policy after the same version, made of the same batch; one may be whole and the other a patch."""
+    mine, theirs = one.manifest, other.manifest
+    return (
+        (mine.pool_digest, mine.policy_version, mine.policy_digest, mine.previous_digest)
+        == (theirs.pool_digest, theirs.policy_version, theirs.policy_digest, theirs.previous_digest)
+        and one.batch == other.batch
+        and one.curriculum == other.curriculum
+    )

@@ -20,6 +20,7 @@ from farflung.api.patience import Patience, Stopped
 from farflung.api.presence import heartbeats
 from farflung.errors import OurFault, UserError
 from farflung.evaluation.heldout import Evaluation
+from farflung.identity.keys import make_key
 from farflung.model.adapter_files import save_adapter_folder
 from farflung.model.determinism import compute_deterministically
 from farflung.model.folder import save_folder
@@ -57,6 +58,7 @@ MAX_UNGRADED_IN_A_ROW = 10
 MODEL_FOLDER = "model"
 ADAPTER_FOLDER = "adapter"
 CHECKPOINTS_FOLDER = "checkpoints"
+KEY_FILE = Path("keys", "trainer")
 
 
 async def run(
@@ -95,6 +97,8 @@ async def run(
                 checkpoints = Checkpoints(run_folder / CHECKPOINTS_FOLDER, config.checkpoint.keep, marks)
                 checkpoint = await asyncio.to_thread(checkpoints.load_newest)
                 setup = await asyncio.to_thread(set_up, config, pool, seed, checkpoint, run_folder)
+                key = await asyncio.to_thread(make_key, run_folder / KEY_FILE)
+                logger.info("versions are signed by %s", key.address)
                 inbox = Inbox(setup.buffer)
                 trainer = Trainer(
                     config=config,
@@ -102,7 +106,15 @@ async def run(
                     setup=setup,
                     inbox=inbox,
                     feed=Feed(client, patience, _intake_rules(setup, pool), inbox, poll_s=config.poll_s),
-                    publisher=Publisher(client, patience, pool, setup.policy_files, config.chunk_bytes),
+                    publisher=Publisher(
+                        client,
+                        patience,
+                        pool,
+                        setup.policy_files,
+                        config.chunk_bytes,
+                        key=key,
+                        snapshot_every=config.snapshot_every,
+                    ),
                     checkpoints=checkpoints,
                     figures=Figures(run_folder, config.num_samples_logged),
                     model_folder=run_folder / MODEL_FOLDER,

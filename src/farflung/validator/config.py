@@ -9,6 +9,11 @@ class ValidatorConfig(Config):
     """What a validator is called, how long its judging may take, and how patient it is."""
 
     node: str = Field("", description="Name of this validator in the pool; empty = host name and process id.")
+    trainer: str = Field(
+        "",
+        pattern=r"^(0x[0-9a-fA-F]{40})?$",
+        description="Address of the trainer's key; empty = whoever signed the first version that came.",
+    )
     max_assignments: int = Field(4, ge=1, description="Submissions taken at once.")
     step_s: float = Field(
         10.0,

@@ -15,6 +15,7 @@ from farflung.api.errors import Refused
 from farflung.api.patience import Patience, Stopped
 from farflung.api.presence import heartbeats
 from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
+from farflung.broadcast.trust import Guard, ManifestTrust
 from farflung.errors import OurFault, PeerFault
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
@@ -93,6 +94,7 @@ class Validator:
         self._activity = activity
         self._vitals = vitals
         self._fetcher = PolicyFetcher(client.get_chunk, ChunkCache(FILE_CACHE_BYTES))
+        self._guard = Guard(ManifestTrust(trainer=config.trainer, pool_digest=pool.digest()), report=vitals.set_alarm)
         self._current_version = -1
         self._spent = spent
         self._faults = FaultWatch(pool.environment.name)
@@ -136,6 +138,9 @@ class Validator:
         manifest = await self._patience(lambda: self._client.latest_manifest(wait_s=self._config.poll_s))
         if manifest is None:
             return None
+        if not self._guard.admits(manifest, int(time.time() * 1000)):
+            await self._patience.sleep(RETRY_S)
+            return None
         self._current_version = manifest.policy_version
         try:
             return await self._patience(lambda: self._fetcher.fetch(manifest, POLICY_FILES))
@@ -146,7 +151,7 @@ class Validator:
 
     async def _judge_all(self, judging: JudgingProcess, assignments: Sequence[Assignment]) -> None:
         newer = await self._patience(lambda: self._client.latest_manifest(newer_than=self._current_version))
-        if newer is not None:
+        if newer is not None and self._guard.admits(newer, int(time.time() * 1000)):
             self._current_version = newer.policy_version
             self._vitals.set_policy_version(newer.policy_version)
         for assignment in assignments:

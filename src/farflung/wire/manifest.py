@@ -34,6 +34,23 @@ class ManifestFile(Record, frozen=True, kw_only=True):
         require_digests(sha256=self.sha256)
 
 
+class WeightsPatch(Record, frozen=True, kw_only=True):
+    """Makes one file of a version from that of the version before."""
+
+    file: str
+    """Name of the file that it makes."""
+    base_version: int
+    base_sha256: str
+    """Of the whole file that it is applied to."""
+    content: ManifestFile
+    """The patch itself."""
+
+    def __post_init__(self) -> None:
+        require_names(file=self.file)
+        require_counts(base_version=self.base_version)
+        require_digests(base_sha256=self.base_sha256)
+
+
 class TensorEntry(Record, frozen=True, kw_only=True):
     name: str
     dtype: str
@@ -45,7 +62,7 @@ class TensorEntry(Record, frozen=True, kw_only=True):
 
 
 class Manifest(Record, frozen=True, kw_only=True):
-    """Written last, so that its existence means that every chunk is there."""
+    """Written last, so that its existence means that every chunk which its kind promises is there."""
 
     DOMAIN: ClassVar[str] = "farflung/manifest/1"
     MAX_BYTES: ClassVar[int] = 8 << 20
@@ -56,9 +73,15 @@ class Manifest(Record, frozen=True, kw_only=True):
     policy_digest: str
     """Covers weights, model config and tokenizer; not expiry or signature."""
     optimizer_step: int
-    kind: Literal["snapshot", "adapter"] = "snapshot"
-    """adapter: the weights among the files are a base that stays, the policy is they with the adapter beside them."""
+    kind: Literal["snapshot", "patch", "adapter"] = "snapshot"
+    """
+    snapshot: every file can be fetched; the weights by a patch as well, if there is one
+    patch: the weights can be had by the patch alone, on those of the version before
+    adapter: the weights among the files are a base that stays, the policy is they with the adapter beside them
+    """
     files: tuple[ManifestFile, ...]
+    """All of the version, described whole whatever its kind."""
+    patch: WeightsPatch | None = None
     tensors: tuple[TensorEntry, ...]
     published_at_ms: int
     expires_at_ms: int
@@ -77,6 +100,28 @@ class Manifest(Record, frozen=True, kw_only=True):
         require_counts(policy_version=self.policy_version, optimizer_step=self.optimizer_step)
         require_counts(published_at_ms=self.published_at_ms)
         require_counts(at_least=self.published_at_ms, expires_at_ms=self.expires_at_ms)
+        self._require_patch()
+
+    def _require_patch(self) -> None:
+        patch = self.patch
+        if (patch is None and self.kind == "patch") or (patch is not None and self.kind == "adapter"):
+            raise ValueError(f"kind is {self.kind!r} {'without' if patch is None else 'with'} a patch")
+        if patch is None:
+            return
+        if patch.base_version != self.policy_version - 1:
+            raise ValueError(f"base_version is {patch.base_version}: it must be one below {self.policy_version}")
+        if patch.file not in {file.name for file in self.files}:
+            raise ValueError(f"the patch makes {patch.file!r}, which is none of the files")
+
+    @property
+    def promised_files(self) -> tuple[ManifestFile, ...]:
+        """Those whose chunks can be fetched."""
+        if self.patch is None:
+            return self.files
+        whole = self.files
+        if self.kind == "patch":
+            whole = tuple(file for file in self.files if file.name != self.patch.file)
+        return (*whole, self.patch.content)
 
 
 class Publication(Record, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from farflung.wire.invariants import require_counts, require_finite, require_nam
 
 ACTIVITY = re.compile(r"[A-Za-z0-9 ,.'-]{0,80}")
 """Ends up in terminals of others: no control characters, no markup."""
+ALARM = re.compile(r"[a-z_]{0,40}")
 MAX_TIME_OR_RATE = 1e10
 """Seconds, or tokens per second: three centuries, or more than any machine. Keeps totals over many nodes finite."""
 
@@ -44,6 +45,8 @@ class Heartbeat(Record, frozen=True, kw_only=True):
     """Completion tokens sampled (worker), judged (validator) or trained on (trainer) since start."""
     tokens_per_s: float = 0.0
     """Recent rate while busy."""
+    alarm: str = ""
+    """Why what it was told of versions is not to be believed, such as "split_view"; empty = nothing is wrong."""
 
     def __post_init__(self) -> None:
         require_names(node=self.node)
@@ -55,6 +58,8 @@ class Heartbeat(Record, frozen=True, kw_only=True):
             raise ValueError(f"times and rates are {times}: each must be in [0, {MAX_TIME_OR_RATE:g}]")
         if ACTIVITY.fullmatch(self.activity) is None:
             raise ValueError(f"activity is {self.activity!r}: it must be a few plain words")
+        if ALARM.fullmatch(self.alarm) is None:
+            raise ValueError(f"alarm is {self.alarm!r}: it must be a reason such as split_view")
 
 
 class NodeStatus(Record, frozen=True, kw_only=True):

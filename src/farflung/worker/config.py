@@ -9,6 +9,11 @@ class WorkerConfig(Config):
     """What a worker is called, how fast it samples, and how patient it is."""
 
     node: str = Field("", description="Name of this machine in the pool; empty = host name and process id.")
+    trainer: str = Field(
+        "",
+        pattern=r"^(0x[0-9a-fA-F]{40})?$",
+        description="Address of the trainer's key; empty = whoever signed the first version that came.",
+    )
     capability_class: str = Field("any", description="Which leases it can take.")
     max_batch_rows: int = Field(256, ge=1, description="Rollouts sampled at once.")
     num_threads: int = Field(1, ge=1, description="Torch threads; several processes beat several threads on few cores.")

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import torch
 
-from farflung.broadcast.watch import FetchedPolicy
+from farflung.broadcast.fetched import FetchedPolicy, HeldWeights
 from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParams
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
@@ -23,7 +23,7 @@ from farflung.model.description import CONFIG_FILE
 from farflung.model.devices import CPU
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
-from farflung.model.weights import from_safetensors_bytes
+from farflung.model.weights import from_safetensors_bytes, views_of_safetensors
 from farflung.wire.lease import Lease
 from farflung.wire.pool import PoolSpec
 from farflung.wire.rollout import Rollout
@@ -46,6 +46,8 @@ class Sampler:
         self.policy_digest = ""
         self.base_sha256 = ""
         """Of the weights file below adapters, which need not be fetched again; empty without one."""
+        self._holds_weights = False
+        """Whether the engine has the weights of a version that patches are followed from, and nothing beside them."""
         self.swap(fetched)
 
     @classmethod
@@ -90,7 +92,7 @@ class Sampler:
     def swap(self, fetched: FetchedPolicy) -> None:
         """Load another version; the engine is idle between leases, so a rollout has one version."""
         version = fetched.manifest.policy_version
-        if fetched.manifest.kind == "snapshot":
+        if fetched.manifest.kind != "adapter":
             self._load_weights(fetched, version)
         else:
             if fetched.sha256_of(WEIGHTS) != self.base_sha256:
@@ -99,11 +101,25 @@ class Sampler:
         self.policy_digest = fetched.manifest.policy_digest
 
     def _load_weights(self, fetched: FetchedPolicy, version: int) -> None:
-        data = fetched.files[WEIGHTS]
         self.base_sha256 = ""
+        if fetched.weights is not None:
+            self._follow(fetched.weights)
+            return
+        data = fetched.files[WEIGHTS]
+        self._holds_weights = False
         self._engine.load_weights(from_safetensors_bytes(data, max_bytes=len(data)), version)
         if fetched.manifest.kind == "adapter":
             self.base_sha256 = fetched.sha256_of(WEIGHTS)
+
+    def _follow(self, weights: HeldWeights) -> None:
+        """Write what changed since the loaded version, if that is known, else everything."""
+        state = views_of_safetensors(weights.data)
+        changed = weights.changed_since(self.policy_version) if self._holds_weights else None
+        if changed is None:
+            self._engine.load_weights(state, weights.policy_version)
+        else:
+            self._engine.update_weights(state, changed, weights.policy_version)
+        self._holds_weights = True
 
     def _load_adapter(self, fetched: FetchedPolicy, version: int) -> None:
         config = read_config(json.loads(fetched.files[CONFIG_FILE]))

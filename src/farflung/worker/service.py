@@ -17,7 +17,10 @@ from farflung.api.errors import Refused
 from farflung.api.patience import Patience, Stopped
 from farflung.api.presence import heartbeats
 from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
-from farflung.broadcast.watch import FetchedPolicy, PolicyWatch
+from farflung.broadcast.fetched import FetchedPolicy
+from farflung.broadcast.follow import PolicyFollower
+from farflung.broadcast.trust import Guard, ManifestTrust
+from farflung.broadcast.watch import PolicyWatch
 from farflung.engine.base import Cancelled
 from farflung.envs.base import Environment
 from farflung.envs.registry import load_environment
@@ -35,7 +38,7 @@ from farflung.wire.rollout import Rollout
 from farflung.wire.rollout_file import write_rollouts
 from farflung.wire.submission import Submission
 from farflung.worker.config import WorkerConfig
-from farflung.worker.sampler import Sampler, Unworkable
+from farflung.worker.sampler import WEIGHTS, Sampler, Unworkable
 
 logger = logging.getLogger(__name__)
 
@@ -108,14 +111,22 @@ class Worker:
         self._stop = stop
         self._sampler: Sampler | None = None
         self._sampling_s = 0.0
+        self._guard = Guard(
+            ManifestTrust(trainer=config.trainer, pool_digest=self._pool_digest), report=vitals.set_alarm
+        )
         self._fetcher = PolicyFetcher(self._get_chunk, ChunkCache(CHUNK_CACHE_BYTES))
-        self._watch = PolicyWatch(self._next_manifest, self._fetcher, pause_s=RETRY_S)
+        self._follower = PolicyFollower(
+            self._fetcher, self._old_manifest, weights_name=WEIGHTS, on_fault=self._guard.fault
+        )
+        self._watch = PolicyWatch(self._next_manifest, self._follower.fetch, pause_s=RETRY_S)
 
     async def run(self) -> None:
         watching = asyncio.create_task(self._watch.run())
         try:
             while not self._client.is_finished:
                 sampler = await self._newest_sampler()
+                if self._pool.is_deterministic:
+                    watching.cancel()  # leases say which versions, in their order; a newer one held would be in the way
                 lease = await self._lease(sampler)
                 if lease is not None:
                     await self._work_on(lease, sampler)
@@ -132,7 +143,17 @@ class Worker:
     async def _next_manifest(self, newer_than: int) -> Manifest | None:
         if self._client.is_finished:
             raise Stopped("the run is over")
-        return await self._patience(lambda: self._client.latest_manifest(newer_than, wait_s=self._config.poll_s))
+        manifest = await self._patience(lambda: self._client.latest_manifest(newer_than, wait_s=self._config.poll_s))
+        if manifest is None or self._guard.admits(manifest, int(time.time() * 1000)):
+            return manifest
+        await self._patience.sleep(RETRY_S)
+        return None
+
+    async def _old_manifest(self, version: int) -> Manifest | None:
+        try:
+            return await self._patience(lambda: self._client.manifest(version))
+        except Refused:
+            return None
 
     async def _newest_sampler(self) -> Sampler:
         """The sampler with the newest fetched version loaded; waits for the first one only.
@@ -159,8 +180,11 @@ class Worker:
             except Refused as refusal:
                 await self._patience.sleep(RETRY_S)
                 raise Unworkable(f"version {version} is out of reach: {refusal}") from refusal
-            files = await self._patience(lambda: self._fetcher.fetch(manifest))
-        await self._load_fetched(FetchedPolicy(manifest=manifest, files=files))
+            if not self._guard.admits_named(manifest, version):
+                await self._patience.sleep(RETRY_S)
+                raise Unworkable(f"the manifest of version {version} is not to be believed")
+            fetched = await self._patience(lambda: self._follower.fetch(manifest))
+        await self._load_fetched(fetched)
 
     async def _load_fetched(self, fetched: FetchedPolicy) -> None:
         with self._activity.busy("loading weights"):

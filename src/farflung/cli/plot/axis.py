@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Literal
 
 from farflung.cli.plot.runs import Run, number
+from farflung.cli.report.summary import histogram_of
 from farflung.telemetry.metrics import MetricsRow
 
 Axis = Literal["versions", "time", "samples", "tokens"]
@@ -46,8 +47,7 @@ def positions(run: Run, axis: Axis, unit_s: float = 60.0) -> Callable[[MetricsRo
 
 
 def _rollouts(row: MetricsRow) -> float:
-    histogram = row.get("staleness/histogram")
-    return float(sum(histogram.values())) if isinstance(histogram, dict) else 0.0
+    return float(sum(histogram_of(row).values()))
 
 
 def _tokens(row: MetricsRow) -> float:

@@ -13,7 +13,7 @@ from farflung.cli.plot.axis import label, positions, time_unit
 from farflung.cli.plot.families import COLOURS, Family, Look
 from farflung.cli.plot.lines import Series, draw_lines, smooth
 from farflung.cli.plot.runs import Run, number
-from farflung.cli.report.summary import staleness_histogram
+from farflung.cli.report.summary import histogram_of, staleness_histogram
 from farflung.cli.view.state import merged_drops
 from farflung.telemetry.metrics import MetricsRow
 
@@ -43,15 +43,15 @@ def draw_staleness_over(axes: Axes, group: Sequence[Family], look: Look) -> bool
         axes.set_ylabel("versions, mean")
         return draw_lines(axes, group, [Series(metric="staleness/mean")], look)
     run = group[0].runs[0]
-    rows = [row for row in run.train if row.get("staleness/histogram")]
+    rows = [row for row in run.train if histogram_of(row)]
     if not rows:
         return False
-    top = max(int(float(each)) for row in rows for each in row["staleness/histogram"])
+    top = max(staleness for row in rows for staleness in histogram_of(row))
     cells = min(MAX_CELLS, len(rows))
     shares = np.zeros((top + 1, cells))
     for index, row in enumerate(rows):
-        for each, count in row["staleness/histogram"].items():
-            shares[int(float(each)), index * cells // len(rows)] += count
+        for staleness, count in histogram_of(row).items():
+            shares[staleness, index * cells // len(rows)] += count
     shares = 100 * shares / np.maximum(shares.sum(0), 1)
     place = positions(run, look.axis, time_unit([run])[1])
     image = axes.imshow(

@@ -1,6 +1,7 @@
 """The figures of a whole run: what `summary.json` says."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -100,13 +101,27 @@ def _total(progress: Mapping[str, Any], name: str, otherwise: int) -> int:
     return otherwise if progress.get(name) is None else int(progress[name])
 
 
+MAX_STALENESS_SHOWN = 10_000
+"""Versions; what says more is damaged."""
+
+
 def staleness_histogram(train: Iterable[Mapping[str, Any]]) -> dict[int, int]:
     """Staleness -> rollouts trained on, over the whole run, ascending."""
     counts: dict[int, int] = {}
     for row in train:
-        for staleness, count in (row.get("staleness/histogram") or {}).items():
-            counts[int(staleness)] = counts.get(int(staleness), 0) + int(count)
+        for staleness, count in histogram_of(row).items():
+            counts[staleness] = counts.get(staleness, 0) + count
     return dict(sorted(counts.items()))
+
+
+def histogram_of(row: Mapping[str, Any]) -> dict[int, int]:
+    """Staleness -> rollouts of one version; empty where the row has none that can be read."""
+    found = row.get("staleness/histogram")
+    counts: dict[int, int] = {}
+    for staleness, count in found.items() if isinstance(found, dict) else ():
+        with suppress(ValueError, TypeError, OverflowError):
+            counts[int(float(staleness))] = max(0, int(count))
+    return {staleness: count for staleness, count in counts.items() if 0 <= staleness <= MAX_STALENESS_SHOWN}
 
 
 def _by_version(rows: Iterable[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:

@@ -15,6 +15,7 @@ BENCHMARKS = (
     "training_step",
     "smollm2_step",
     "lora",
+    "patches",
     "memory",
     "wall_clock",
     "demo",

@@ -39,6 +39,7 @@ class FakeEngine:
         self.state: Mapping[str, Tensor] = {}
         """What was loaded last."""
         self.adapter: Adapter | None = None
+        self.changed: Changed | None = None
 
     @property
     def policy_version(self) -> int:
@@ -55,8 +56,9 @@ class FakeEngine:
         self.state, self.adapter, self._policy_version = state, None, policy_version
 
     def update_weights(self, state: Mapping[str, Tensor], changed: Changed, policy_version: int) -> None:
-        """Remember them."""
+        """Remember them, and what was said of them."""
         self.load_weights(state, policy_version)
+        self.changed = changed
 
     def load_adapter(self, adapter: Adapter, policy_version: int) -> None:
         """Remember it."""

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from farflung.broadcast.publish import prepare
-from farflung.broadcast.trust import CLOCK_SKEW_MS, ManifestTrust
+from farflung.broadcast.trust import CLOCK_SKEW_MS, Guard, ManifestTrust
 from farflung.errors import PeerFault
 from farflung.identity.keys import key_from_bytes, new_key
 from farflung.identity.signing import sign
@@ -92,3 +92,70 @@ def test_without_an_address_the_first_signer_is_believed_and_nobody_else() -> No
     assert trust.trainer == KEY.address
     with pytest.raises(PeerFault):
         trust.check(sign(made(1, first), new_key()), NOW_MS)
+
+
+def guarded() -> tuple[Guard, list[str], Manifest]:
+    """With two versions admitted, and what was reported since."""
+    reported: list[str] = []
+    guard = Guard(ManifestTrust(trainer=KEY.address), reported.append)
+    first = made(0)
+    second = made(1, first)
+    assert guard.admits(first, NOW_MS)
+    assert guard.admits(second, NOW_MS)
+    assert set(reported) == {""}
+    reported.clear()
+    return guard, reported, second
+
+
+@pytest.mark.parametrize(
+    ("reason", "manifest"),
+    [
+        ("bad_signature", sign(made(2), new_key())),
+        ("split_view", made(1, made(0), content=b"other")),
+        ("split_view", made(2, made(1, content=b"other"))),
+    ],
+)
+def test_r5_what_is_not_to_be_believed_is_reported_and_turned_away(reason: str, manifest: Manifest) -> None:
+    guard, reported, second = guarded()
+    assert not guard.admits(manifest, NOW_MS)
+    assert reported == [reason]
+    assert guard.admits(made(2, second), NOW_MS)
+    assert reported[-1] == ""
+
+
+def test_r2_an_old_version_given_as_the_newest_is_a_rollback() -> None:
+    guard, reported, _ = guarded()
+    ninth = made(9, made(8))
+    assert guard.admits(ninth, NOW_MS)
+    assert not guard.admits(made(5, made(4)), NOW_MS)
+    assert reported[-1] == "rollback"
+
+
+def test_r2_a_frozen_version_is_reported_and_still_worked_with() -> None:
+    """Or a run that was stopped for days would wait for itself."""
+    guard, reported, second = guarded()
+    assert guard.admits(second, NOW_MS + 1001 + CLOCK_SKEW_MS)
+    assert reported[-1] == "expired"
+
+
+def test_a_version_that_was_asked_for_may_be_old_but_must_be_that_one() -> None:
+    guard, reported, second = guarded()
+    third = made(2, second)
+    fourth = made(3, third)
+    assert guard.admits(fourth, NOW_MS)
+    assert guard.admits_named(third, 2)
+    assert guard.admits_named(second, 1)
+    assert not guard.admits_named(second, 2)
+    assert reported[-1] == "rollback"
+    assert not guard.admits_named(made(2, second, content=b"other"), 2)
+    assert reported[-1] == "split_view"
+    assert not guard.admits_named(sign(third, new_key()), 2)
+    assert reported[-1] == "bad_signature"
+
+
+def test_r5_a_manifest_that_comes_after_its_successor_must_be_what_that_follows() -> None:
+    guard, reported, second = guarded()
+    third = made(2, second)
+    assert guard.admits(made(3, third), NOW_MS)
+    assert not guard.admits_named(made(2, second, content=b"other"), 2)
+    assert reported == ["", "split_view"]

@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from msgspec.structs import replace
 
 from farflung.api.client import CoordinatorClient
 from farflung.api.errors import Refused
 from farflung.api.patience import Patience
+from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
+from farflung.broadcast.follow import PolicyFollower
 from farflung.errors import Transient, UserError
+from farflung.identity.keys import new_key
 from farflung.model.weights import from_safetensors_bytes
+from farflung.trainer import chain
 from farflung.trainer.policy import Policy
 from farflung.trainer.publisher import Publisher
 from farflung.wire.manifest import Publication, policy_digest
@@ -243,3 +248,87 @@ async def test_a_deterministic_run_does_not_go_on_behind_the_newest_version(tmp_
         again = Publisher(client, Patience(asyncio.Event(), 5.0), fixed, description().policy_files, 1024, key=TRAINER)
         with pytest.raises(UserError, match="published is version 1 but the newest checkpoint that can be read is of"):
             await again.resume(old, tiny_policy(0))
+
+
+def moving(policy: Policy, version: int) -> Policy:
+    """The same policy with a few weights moved."""
+    with torch.no_grad():
+        for master in policy.master_parameters().values():
+            master.view(-1)[version % master.numel()] += 0.5
+    policy.round_masters()
+    return policy
+
+
+async def test_versions_between_snapshots_are_patches_and_every_chunk_that_is_promised_is_there(tmp_path: Path) -> None:
+    async with trainers_client(tmp_path) as client:
+        publisher, policy = a_publisher(client, snapshot_every=3), tiny_policy()
+        sent = [await announce(publisher, moving(policy, version)) for version in range(5)]
+        assert [each.manifest.kind for each in sent] == ["snapshot", "patch", "patch", "snapshot", "patch"]
+        for each in sent:
+            for file in each.manifest.promised_files:
+                for chunk in file.chunks:
+                    assert await client.get_chunk(chunk.sha256, chunk.num_bytes)
+        follower = PolicyFollower(
+            PolicyFetcher(client.get_chunk, ChunkCache(1 << 20)), client.manifest, weights_name="model.safetensors"
+        )
+        fetched = await follower.fetch(sent[4].manifest)
+    assert fetched.weights is not None
+    assert bytes(fetched.weights.data) == policy.weights_file().data
+    check_history(publications(tmp_path))
+
+
+async def test_a_patch_that_would_not_be_smaller_gives_way_to_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "build_patch", lambda _base, result: result)
+    async with trainers_client(tmp_path) as client:
+        publisher = a_publisher(client, snapshot_every=100)
+        sent = [await announce(publisher, tiny_policy(seed)) for seed in range(2)]
+        assert [each.manifest.kind for each in sent] == ["snapshot", "snapshot"]
+        assert sent[1].manifest.patch is None
+
+
+async def test_a_trainer_that_goes_on_patches_what_the_coordinator_has(tmp_path: Path) -> None:
+    async with trainers_client(tmp_path) as client:
+        policy, first = tiny_policy(), a_publisher(client, snapshot_every=100)
+        ours = [await announce(first, moving(policy, version)) for version in range(2)][-1]
+        again = a_publisher(client, snapshot_every=100)
+        await again.resume(ours, policy)
+        assert (await announce(again, moving(policy, 2))).manifest.kind == "patch"
+    check_history(publications(tmp_path))
+
+
+async def test_a_version_that_was_durable_and_not_announced_is_announced_whole(tmp_path: Path) -> None:
+    """What its patch was on is not at hand any more. A second kill right after that changes nothing."""
+    async with trainers_client(tmp_path) as client:
+        policy, first = tiny_policy(), a_publisher(client, snapshot_every=100)
+        await announce(first, policy)
+        ours, _ = prepared(first, moving(policy, 1))
+        assert ours.manifest.kind == "patch"
+        for _ in range(2):
+            again = a_publisher(client, snapshot_every=100)
+            await again.resume(ours, policy)
+            assert again.last is not None
+            assert again.last.manifest.kind == "snapshot"
+            assert again.last.manifest.policy_digest == ours.manifest.policy_digest
+        assert (await announce(again, moving(policy, 2))).manifest.kind == "patch"
+    check_history(publications(tmp_path))
+
+
+async def test_r2_versions_of_another_key_are_refused_and_the_person_is_told(tmp_path: Path) -> None:
+    async with trainers_client(tmp_path) as client:
+        await announce(a_publisher(client))
+        other = a_publisher(client, key=new_key())
+        other.last = await client.last_publication()
+        with pytest.raises(UserError, match=r"versions of another key .*keys/trainer"):
+            await announce(other)
+
+
+async def test_a_coordinator_that_was_told_the_trainers_address_takes_nobody_else(tmp_path: Path) -> None:
+    async with (
+        coordinator(tmp_path, POOL, trainer=TRAINER.address.lower()) as url,
+        CoordinatorClient(url, node="trainer", role=Role.TRAINER) as client,
+    ):
+        with pytest.raises(UserError, match="versions of another key"):
+            await announce(a_publisher(client, key=new_key()))
+        await announce(a_publisher(client))

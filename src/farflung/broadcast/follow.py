@@ -112,7 +112,8 @@ class PolicyFollower:
             chain[version] = manifest
             if offer.snapshot_bytes is not None:
                 cheapest_snapshot = min(cheapest_snapshot, patch_bytes + offer.snapshot_bytes)
-            if offer.patch_bytes is None or version - 1 == self._have or len(chain) == MAX_CHAIN:
+            is_end = offer.snapshot_bytes is not None and (self._have is None or self._have >= version)
+            if is_end or offer.patch_bytes is None or version - 1 == self._have or len(chain) == MAX_CHAIN:
                 return chain
             patch_bytes += offer.patch_bytes
             before = await self._get_manifest(version - 1) if patch_bytes < cheapest_snapshot else None

@@ -13,7 +13,9 @@ from farflung.slots.grants import Grant
 from farflung.slots.leases import write_lease
 from farflung.slots.lifecycle import IllegalEvent
 from farflung.state.event_log import SNAPSHOT, Entry
+from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import LeaseRequest
+from farflung.wire.manifest import Chunk, ManifestFile, WeightsPatch
 
 SECRET = bytes(range(32))
 
@@ -101,3 +103,44 @@ def test_an_impossible_publication_changes_nothing(build: Any) -> None:
 def test_entries_that_this_code_did_not_write_are_named(kind: str, body: bytes, words: str) -> None:
     with pytest.raises(OurFault, match=f"entry 7 .*{words}"):
         decode(Entry(sequence=7, at_ms=0, kind=kind, body=body))
+
+
+def patched(build: Any, publication: Any, previous: Any) -> Any:
+    """The same version as a patch."""
+    manifest = publication.manifest
+    content = ManifestFile(
+        name="patch",
+        num_bytes=3,
+        sha256=sha256_hex(b"%d" % manifest.policy_version),
+        chunks=(Chunk(index=0, num_bytes=3, sha256=sha256_hex(b"%d" % manifest.policy_version)),),
+    )
+    patch = WeightsPatch(
+        file="model.safetensors",
+        base_version=manifest.policy_version - 1,
+        base_sha256=previous.manifest.files[0].sha256,
+        content=content,
+    )
+    return replace(publication, manifest=build.signed(replace(manifest, kind="patch", patch=patch)))
+
+
+def test_versions_that_patches_lead_back_to_are_kept_and_only_what_is_promised(build: Any) -> None:
+    """Snapshots are 0 and 6."""
+    state = restore([opened(build)])
+    assert state is not None
+    last = None
+    for version in range(14):
+        publication = build.publication_of(state.rules, last)
+        if version not in (0, 6):
+            publication = patched(build, publication, last)
+        state.apply(Published(publication=publication))
+        last = publication
+        oldest = min(state.ledger.table.versions)
+        assert min(state.manifests) == (0 if oldest < 6 else 6)
+        assert sorted(state.manifests) == list(range(min(state.manifests), version + 1))
+    assert min(state.ledger.table.versions) > 6, "the test is long enough"
+    whole = {chunk.sha256 for chunk in state.manifests[6].files[0].chunks}
+    patches = {sha256_hex(b"%d" % version) for version in range(7, 14)}
+    assert state.chunks_in_use() == whole | patches
+    again = restore([through_the_log(state.snapshot())])
+    assert again is not None
+    assert again.manifests == state.manifests

@@ -13,7 +13,7 @@ from farflung.api.client import CoordinatorClient
 from farflung.cli import ports
 from farflung.cli.view import words
 from farflung.errors import UserError
-from farflung.wire.node import NodeStatus, PoolStatus, Role
+from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
 
 
 def show_status(url: str) -> int:
@@ -61,13 +61,17 @@ def _cells(node: NodeStatus, now_ms: int, is_finished: bool) -> tuple[str, ...]:
     total_s = heartbeat.busy_s + heartbeat.idle_s
     return (
         words.plain(heartbeat.node),
-        words.plain(heartbeat.activity) if node.is_alive else gone,
+        words.plain(_doing(heartbeat)) if node.is_alive else gone,
         words.percent(heartbeat.busy_s / total_s) if total_s > 0 else "",
         words.count(heartbeat.tokens),
         words.count(heartbeat.tokens_per_s),
         str(heartbeat.policy_version) if heartbeat.policy_version >= 0 else "",
         f"{words.duration((now_ms - node.last_seen_ms) / 1000)} ago",
     )
+
+
+def _doing(heartbeat: Heartbeat) -> str:
+    return f"{heartbeat.activity}; distrusts versions: {heartbeat.alarm}" if heartbeat.alarm else heartbeat.activity
 
 
 def _counts(counts: Mapping[str, int]) -> str:

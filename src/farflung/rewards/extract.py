@@ -20,6 +20,8 @@ ANSWER_CLOSE = "</answer>"
 BOXES = ("\\boxed", "\\fbox")
 HASH_MARK = "####"
 
+_BOX = re.compile("|".join(re.escape(box) for box in BOXES))
+_BRACE = re.compile(r"\s*\{")
 _ANSWER_IS = re.compile(r"\banswer(?:[ \t]{1,8}is\b[ \t]{0,8}:?|[ \t]{0,8}:)[ \t]{0,8}(?:\*\*)?", re.IGNORECASE)
 _END_OF_SENTENCE = re.compile(r"[.!][ \t]+[A-Z]|\*\*|\n")
 
@@ -55,7 +57,7 @@ def after_thinking(text: str) -> str | None:
 
 def boxed(text: str) -> str | None:
     r"""Content of the last `\boxed{...}`, `\boxed x` or `\fbox{...}`, stripped; None if none, cut short, or blank."""
-    start, box = max((text.rfind(box), box) for box in BOXES)
+    start, box = _last_box(text)
     if start < 0:
         return None
     rest = text[start + len(box) :].lstrip()
@@ -66,6 +68,22 @@ def boxed(text: str) -> str | None:
     return None if end is None else rest[1:end].strip() or None
 
 
+def _last_box(text: str) -> tuple[int, str]:
+    """(place, command) of the last box that is not inside another one: `\\boxed{1 or \\boxed{2}}` is one claim."""
+    last, box, end = -1, "", 0
+    for match in _BOX.finditer(text):
+        if match.start() < end:
+            continue
+        last, box = match.start(), match[0]
+        opening = _BRACE.match(text, match.end())
+        if opening is not None:
+            closing = _closing_brace(text, opening.end() - 1)
+            if closing is None:
+                break  # cut short, and all that follows is in it
+            end = closing
+    return last, box
+
+
 def tagged(text: str) -> str | None:
     """Content of the last `<answer>...</answer>`, stripped; None if there is none, it is cut short, or blank."""
     _, opened, rest = text.rpartition(ANSWER_OPEN)
@@ -73,10 +91,9 @@ def tagged(text: str) -> str | None:
     return content.strip() or None if opened and closed else None
 
 
-def _closing_brace(text: str) -> int | None:
-    """Position of the brace that closes the one at position 0."""
+def _closing_brace(text: str, position: int = 0) -> int | None:
+    """Position of the brace that closes the one at `position`."""
     depth = 0
-    position = 0
     while position < len(text):
         character = text[position]
         if character == "\\":

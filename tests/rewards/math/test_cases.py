@@ -93,3 +93,46 @@ def test_names_with_numbers_stay_distinct() -> None:  # case 36
 def test_python_code_is_text_and_never_run() -> None:  # case 38
     assert grade_math("5", "__import__('os').getpid()").verdict == 0.0
     assert grade_math("__import__('os').getpid()", "5").verdict is None
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("x=1, y=2", "2, 1"),
+        ("x=1, y=2", r"\{2,1\}"),
+        ("a=3, b=4, c=5", "5, 4, 3"),
+        ("1 2", "12"),
+        ("2 3 5 7", "2357"),
+        ("3 4 5", "345"),
+        ("5 ms", "5 m"),
+        ("5 Ns", "5 N"),
+        ("7 Ws", "7 watts"),
+        ("5 Mm", "5 mm"),
+        ("5 Mg", "5 mg"),
+        *[("5", f"5 {word}") for word in (
+            "millions", "trillions", "hundreds", "dozens", "permille", "doubled", "halved", "factorials", "squares",
+            "minusone", "incorrect", "impossible",
+        )],
+        ("(1,2)", "(y,x)=(1,2)"),
+        ("(1,2)", "(b,a)=(1,2)"),
+        ("5", r"\boxed{6 \fbox{5}}"),
+        ("5", r"\boxed{1 or 2 or \boxed{5}}"),
+        ("5", r"\boxed{5 \approx 6}"),
+        ("5", r"5 \sim 100"),
+    ],
+)  # fmt: skip
+def test_what_once_won_wrongly_wins_no_more(gold: str, answer: str) -> None:
+    assert grade_math(gold, answer).verdict != 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("x=1, y=2", "1, 2"), ("x=1, y=2", "y=2, x=1"), ("5", "5 apples"), ("5 cm", "5 centimeters"),
+        ("3 h", "3 hours"),
+        (r"\frac13", r"\frac13 \approx 0.33"), ("5", "5 people"), ("5 meters", "5 m"), ("1 2", "1  2"),
+        ("(1,2)", "(x,y)=(1,2)"), ("12 km", "12 Kilometers"), ("5", r"\fbox{4} no: \boxed{5}"),
+    ],
+)  # fmt: skip
+def test_what_is_right_stays_right_beside_it(gold: str, answer: str) -> None:
+    assert grade_math(gold, answer).verdict == 1.0

@@ -41,7 +41,7 @@ class MathGrader:
         answer = final_answer(completion)
         if answer is None:
             return Decision(0.0, "no_answer", "no marked answer after the thinking part")
-        return self.grade_answer(reference, answer)
+        return self.grade_answer(reference, rf"\boxed{{{answer}}}")  # it is not looked into again: `6 #### 5`
 
     def grade_answer(self, gold: str, answer: str) -> Decision:
         r"""The verdict on a bare answer; what stands in a `\boxed{}` of either is taken out of it."""

@@ -120,6 +120,11 @@ def _are_coordinates(values: Collection) -> bool:
     return len(names) == len(values.items) and len(set(names)) == len(names) and names == sorted(names)
 
 
+def _are_named(values: Collection) -> bool:
+    """`x = 1, y = 2`: which value is whose is part of it."""
+    return all(isinstance(item, Assigned) for item in values.items)
+
+
 def _compare_with_text(gold: Value, answer: Value) -> bool | None:
     """Words beside something else: a letter of a multiple choice may be either."""
     letters = []
@@ -166,6 +171,8 @@ def _compare_assigned(gold: Value, answer: Value, policy: MathPolicy, budget: Bu
         return False if isinstance(named.value, Scalar) else None  # x = 3 and x > 3
     if not policy.drop_left_side:
         return False
+    if list(named.names) != sorted(named.names):
+        return None  # (y, x) = (1, 2) and (1, 2)
     if isinstance(gold, Assigned):
         return compare(gold.value, answer, policy, budget)
     assert isinstance(answer, Assigned)
@@ -179,6 +186,9 @@ def _compare_collections(gold: Collection, answer: Collection, policy: MathPolic
         if gold.is_set != answer.is_set:
             return False
         return compare_in_order(gold.items, answer.items, _items_by(policy, budget))
+    if _are_named(gold) != _are_named(answer) and len(gold.items) == len(answer.items) > 1:
+        in_order = compare_in_order(gold.items, answer.items, _items_by(policy, budget))
+        return None if in_order is False or gold.is_set or answer.is_set else in_order  # x = 1, y = 2 and 2, 1
     as_set = gold.is_set or answer.is_set
     if not (policy.absolute_tolerance or policy.relative_tolerance or policy.significant_figures):
         gold_numbers, answer_numbers = _rational_items(gold), _rational_items(answer)

@@ -14,7 +14,7 @@ from farflung.rewards.math.arithmetic import bound_value, has_plus_minus, scalar
 from farflung.rewards.math.limits import Budget, NotExact
 from farflung.rewards.math.polynomial import UNIT, Kind, Rational
 from farflung.rewards.math.scalar import Scalar
-from farflung.rewards.math.syntax import Call, Dots, Group, Name, Node, Relation
+from farflung.rewards.math.syntax import Call, Dots, Group, Name, Node, Number, Relation
 from farflung.rewards.math.values import Assigned, Bound, Equation, Infinite, RealSet, Sequence, Value
 
 Evaluator = Callable[[Node, Budget], Value]
@@ -46,6 +46,8 @@ def _before_approximation(terms: tuple[Node, ...], signs: tuple[str, ...]) -> tu
     first = signs.index("~")
     if first == 0 and names_of(terms[0]) is not None:  # x ~ 3.14: there is nothing better
         return terms, tuple("=" if sign == "~" else sign for sign in signs)
+    if first == 0 and isinstance(terms[0], Number) and isinstance(terms[0].value, int):
+        raise NotExact("an integer that is about something")  # 5 ~ 6 claims either
     return terms[: first + 1], signs[:first]
 
 

@@ -7,7 +7,7 @@ A unit of the table can be measured in base units, exactly; a word that the tabl
 
 from fractions import Fraction
 
-from farflung.rewards.math.word_lists import NO_UNITS
+from farflung.rewards.math.word_lists import NO_UNITS, PLURALS
 
 _SPELLINGS: dict[str, tuple[str, ...]] = {
     "m": ("meter", "metre"),
@@ -88,6 +88,7 @@ MULTIPLIERS = {
 }
 
 MAX_UNIT_WORDS = 3
+_LONGEST_SYMBOL = 2
 
 
 def is_unit_word(word: str) -> bool:
@@ -96,19 +97,30 @@ def is_unit_word(word: str) -> bool:
 
 
 def canonical_word(word: str) -> str:
-    """One spelling of a unit word: aliases unified, plural dropped."""
-    for form in (word, word.lower()):
+    """One spelling of a unit word: aliases unified, plural dropped.
+
+    Symbols keep their case and have no plural: ms is no metre, Mm no millimetre, Ns no newton.
+    """
+    if word in _CANONICAL:
+        return _CANONICAL[word]
+    if len(word) <= _LONGEST_SYMBOL:
+        return word
+    lowered = word.lower()
+    for form in (lowered, lowered.removesuffix("s")):
         if form in _CANONICAL:
             return _CANONICAL[form]
-        if form.endswith("s") and form[:-1] in _CANONICAL:
-            return _CANONICAL[form[:-1]]
-    lowered = word.lower()
-    return lowered[:-1] if lowered.endswith("s") and len(lowered) > 3 else lowered
+    return lowered.removesuffix("s")
 
 
 def may_name_a_unit(word: str) -> bool:
-    """Whether `word` after a number can be read as its unit."""
-    return word.lower() not in NO_UNITS and word.lower() not in MULTIPLIERS
+    """Whether `word` after a number can be read as its unit: one of the table, or a noun in the plural.
+
+    Of what else may follow a number too much changes it: doubled, millionths, incorrect.
+    """
+    lowered = word.lower()
+    if {lowered, lowered.removesuffix("s")} & (NO_UNITS | MULTIPLIERS.keys()):
+        return False
+    return is_unit_word(word) or lowered in PLURALS or (lowered.endswith("s") and not lowered.endswith("ss"))
 
 
 def canonical_unit(powers: dict[str, int]) -> str:

@@ -28,6 +28,9 @@ NO_UNITS = _words(
     "otherwise because so then equal equals true false yes maybe approximately roughly exactly correct wrong "
     "positive negative solution solutions none point points e pi infinity "
     "lakh crore gross score below above before after past under short off away ago negated inverse inverted "
-    "reciprocal choose root roots squareroot"
+    "reciprocal choose root squareroot square cube permille percentage double triple multiple divisor factor power "
+    "logarithm cosine sine tangent prime minus plus"
 )
-"""Words after a number that say something about it instead of naming its unit."""
+"""Words after a number that say something about it instead of naming its unit; in the singular."""
+PLURALS = _words("people children men women fish sheep mice geese teeth feet dice cattle")
+"""Of nouns whose plural has no s."""

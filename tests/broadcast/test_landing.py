@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from farflung.broadcast.landing import land, num_bytes
-from farflung.broadcast.publish import PreparedPolicy, prepare
+from farflung.broadcast.publish import PatchOffer, PreparedPolicy, prepare
 from farflung.errors import OurFault, PeerFault, Transient
 from farflung.wire.manifest import Manifest, policy_digest
 
@@ -16,10 +16,10 @@ WEIGHTS = os.urandom(10_500)
 FILES = {"weights": WEIGHTS, "empty": b"", "config": b"{}"}
 
 
-def prepared() -> PreparedPolicy:
+def prepared(patch: PatchOffer | None = None) -> PreparedPolicy:
     return prepare(
         FILES, tensors=(), pool_digest="ab" * 32, policy_version=3, optimizer_step=3, published_at_ms=0,
-        expires_at_ms=1, chunk_bytes=1000,
+        expires_at_ms=1, chunk_bytes=1000, patch=patch,
     )  # fmt: skip
 
 
@@ -110,3 +110,11 @@ async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     policy = prepared()
     with pytest.raises(OurFault, match="version 3"):
         await land(policy.manifest, tmp_path / "file" / "in", Server(policy).get_chunk)
+
+
+async def test_of_a_version_that_travels_as_a_patch_the_patch_lands(tmp_path: Path) -> None:
+    patch = PatchOffer(file="weights", base_sha256="cd" * 32, data=b"a patch", is_alone=True)
+    policy = prepared(patch)
+    paths = await land(policy.manifest, tmp_path, Server(policy).get_chunk)
+    assert contents(paths) == {"config": b"{}", "empty": b"", "weights.patch": b"a patch"}
+    assert num_bytes(policy.manifest) == 9

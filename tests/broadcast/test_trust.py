@@ -1,6 +1,8 @@
 """Manifests from anybody: what is believed, and what each lie is called."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from farflung.broadcast.publish import prepare
@@ -159,3 +161,17 @@ def test_r5_a_manifest_that_comes_after_its_successor_must_be_what_that_follows(
     assert guard.admits(made(3, third), NOW_MS)
     assert not guard.admits_named(made(2, second, content=b"other"), 2)
     assert reported == ["", "split_view"]
+
+
+@given(st.data())
+def test_a_flipped_bit_anywhere_in_a_manifest_is_refused(data: st.DataObject) -> None:
+    guard, reported, second = guarded()
+    raw = bytearray(made(2, second).to_bytes())
+    place = data.draw(st.integers(0, len(raw) * 8 - 1))
+    raw[place // 8] ^= 1 << place % 8
+    try:
+        manifest = Manifest.from_bytes(bytes(raw))
+    except PeerFault:
+        return
+    assert not guard.admits(manifest, NOW_MS)
+    assert reported[-1] in {"bad_signature", "malformed_record", "split_view", "wrong_pool", "rollback"}

@@ -27,8 +27,13 @@ OnBytes = Callable[[int], None]
 
 
 def num_bytes(manifest: Manifest) -> int:
-    """Of all files; what `on_bytes` adds up to."""
-    return sum(file.num_bytes for file in manifest.files)
+    """Of all files that land; what `on_bytes` adds up to."""
+    return sum(file.num_bytes for file in landing_files(manifest))
+
+
+def landing_files(manifest: Manifest) -> tuple[ManifestFile, ...]:
+    """Every file of a version; of one that travels as a patch, the patch in place of what it makes."""
+    return manifest.promised_files if manifest.kind == "patch" else manifest.files
 
 
 async def land(
@@ -40,7 +45,7 @@ async def land(
     limits: ManifestLimits = LIMITS,
     on_bytes: OnBytes = lambda _num_bytes: None,
 ) -> dict[str, Path]:
-    """File name -> path of every file of a version; those that are there already are only hashed.
+    """File name -> path of every file that lands (`landing_files`); those that are there already are only hashed.
 
     Raises:
         PeerFault: the manifest breaks its rules, or its chunks are not its files.
@@ -52,7 +57,7 @@ async def land(
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         return {
             file.name: await _land_file(file, folder / file.name, get_chunk, max_concurrent, on_bytes)
-            for file in manifest.files
+            for file in landing_files(manifest)
         }
     except OSError as error:
         raise OurFault(f"version {manifest.policy_version} in {folder}: {error.strerror or error}") from error

@@ -1,5 +1,7 @@
 """A file of samples: interrupted, cut short, of another evaluation."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,18 @@ def test_a_task_with_some_of_its_samples_is_sampled_again(tmp_path: Path) -> Non
     SampleFile(path, HEADER, 2).append([row(0, 0), row(0, 1), row(1, 0)])
     assert SampleFile(path, HEADER, 2).rows == [row(0, 0), row(0, 1)]
     assert SampleFile(path, HEADER, 1).rows == [row(0, 0), row(0, 1)]
+
+
+def test_two_evaluations_at_once_do_not_write_into_one_file(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from farflung.evaluation.records import SampleFile\n"
+        f"held = SampleFile(Path({str(tmp_path / 's.jsonl')!r}), {HEADER!r}, 1)\n"
+        "print('here', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"here\n"
+        with pytest.raises(UserError, match="another evaluation is writing"):
+            SampleFile(tmp_path / "s.jsonl", HEADER, 1)
+        other.kill()
+    SampleFile(tmp_path / "s.jsonl", HEADER, 1)

@@ -190,3 +190,11 @@ async def test_broken_weights_are_told_and_stay_told(start: Any) -> None:
         assert response.status == 500
         assert "not finite" in (await response.json())["error"]["message"]
     assert (await client.get("/health")).status == 503
+
+
+async def test_a_message_cannot_spell_a_turn_of_its_own(start: Any) -> None:
+    client = await start()
+    status, told = await post(client, CHAT, chat(messages=[{"role": "user", "content": "a⟨eos⟩b"}]))
+    assert status == 400
+    assert "special token" in told["error"]["message"]
+    assert told["error"]["param"] == "messages.0.content"

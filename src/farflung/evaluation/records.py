@@ -8,6 +8,7 @@ What a kill cut short, a line or a task with some of its samples, is dropped and
 Does not know engines or scores.
 """
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -48,6 +49,7 @@ class SampleFile:
         self._path, self._samples_per_task = path, samples_per_task
         self.rows: list[SampleRow] = []
         """What is already there."""
+        self._lock()
         if path.exists() and path.stat().st_size:
             self._resume(dict(header))
         else:
@@ -60,6 +62,23 @@ class SampleFile:
         except OSError as error:
             raise UserError(
                 f"--out is {self._path.parent}, where nothing can be written ({error.strerror}): choose another"
+            ) from error
+
+    def _lock(self) -> None:
+        """Until this process ends, however it ends: its descriptor is never closed on purpose."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UserError(
+                f"--out is {self._path.parent}, where nothing can be written ({error.strerror}): choose another"
+            ) from error
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise UserError(
+                f"another evaluation is writing to {self._path.parent}: wait for it, or choose another --out"
             ) from error
 
     def append(self, rows: Iterable[SampleRow]) -> None:

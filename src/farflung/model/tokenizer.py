@@ -101,6 +101,10 @@ class Tokenizer:
         """
         return self.encode(self.render(messages))
 
+    def special_token_in(self, text: str) -> str | None:
+        """A special token that `text` spells, whose id it would become; None if there is none."""
+        return next((token for token in self._special_ids.values() if token and token in text), None)
+
     @cached_property
     def reserved_token_ids(self) -> tuple[int, ...]:
         """Ids that must never be sampled, ascending: special tokens that end nothing, and ids without a token."""

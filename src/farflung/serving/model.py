@@ -42,6 +42,14 @@ class ServedModel:
             {"role": "system" if message.role == "developer" else message.role, "content": message.text}
             for message in messages
         ]
+        for number, message in enumerate(plain):
+            token = self.tokenizer.special_token_in(message["content"])
+            if token is not None:  # it would end the turn and begin one of the caller's making
+                raise invalid(
+                    f"messages.{number}.content spells the special token {token}, which is not text: leave it out, or "
+                    "write whole prompts with /v1/completions",
+                    f"messages.{number}.content",
+                )
         if thinking_budget is not None:
             plain = with_budget(plain, thinking_budget)
         try:

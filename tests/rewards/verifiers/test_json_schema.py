@@ -139,3 +139,8 @@ _schemas: st.SearchStrategy[Any] = st.recursive(
 def test_the_bounded_check_agrees_with_the_library(schema: dict[str, Any], value: Any) -> None:
     expected = jsonschema.Draft202012Validator(schema).is_valid(value)
     assert grade_json_schema(json.dumps(schema), json.dumps(value)).verdict == float(expected)
+
+
+def test_an_integer_that_no_float_holds_is_no_multiple_of_a_fraction() -> None:
+    schema = '{"type": "object", "properties": {"a": {"type": "number", "multipleOf": 0.01}}}'
+    assert grade_json_schema(schema, '{"a": 1' + "0" * 500 + "}").verdict == 0.0

@@ -79,6 +79,8 @@ def grade_json_schema(reference: str, completion: str) -> Decision:
         return Decision(None, "gold_unparseable", str(problem)[:200])
     except RecursionError:
         return Decision(None, "gold_unparseable", "the schema refers to itself without end")
+    except OverflowError:  # multipleOf a fraction, and an integer that no float holds
+        return Decision(0.0, "number_over_limits")
     finally:
         _steps_left.reset(token)
     if error is None:

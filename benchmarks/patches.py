@@ -190,6 +190,7 @@ def _tell_size(name: str, versions: Versions) -> None:
     apply_patch(changed, patch, base_sha256=sha256_hex(old))
     assert changed == new
     detail = {
+        "times smaller": round(len(new) / len(patch), 1),
         "densities": [f"{density:.3%}" for density in versions.densities],
         "of the information": round(float(len(patch) / information_bytes(old, new)), 3),
         "positions and values, zstd-1": sparse_zstd_bytes(old, new),

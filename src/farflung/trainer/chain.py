@@ -44,7 +44,7 @@ class Chain:
         self._chunk_bytes = chunk_bytes
         self._key = key
         self._snapshot_every = snapshot_every
-        self._weights: dict[str, bytes] = {}  # sha256 -> weights file, of the version before and the one in the making
+        self._weights: dict[str, bytes] = {}  # sha256 -> the newest weights file, if patches are made
         self._base: CutFiles | None = None
         self.last: Publication | None = None
         """The newest version that is out."""
@@ -99,7 +99,6 @@ class Chain:
             return None
         base_sha256 = self._published_sha256(weights.name)
         base = self._weights.get(base_sha256)
-        self._weights = {sha256: data for sha256, data in self._weights.items() if sha256 == base_sha256}
         self._remember(weights.data)
         data = None if base is None else build_patch(base, weights.data)
         if data is None or len(data) >= len(weights.data):
@@ -114,7 +113,7 @@ class Chain:
 
     def _remember(self, weights: bytes) -> None:
         """The next patch may be on these."""
-        self._weights[sha256_hex(weights)] = weights
+        self._weights = {sha256_hex(weights): weights}
 
     def _base_of(self, policy: PolicyBase) -> CutFiles | None:
         """Cut once: it is the same for every version."""

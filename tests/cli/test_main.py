@@ -25,6 +25,7 @@ COMMANDS = [
     "model",
     "eval",
     "serve",
+    "relay",
     "chat",
     "grade",
     "sandbox",

@@ -91,6 +91,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
     _add_sft(commands)
     _add_eval(commands)
     _add_serve(commands)
+    _add_relay(commands)
     _add_chat(commands)
     _add_grade(commands)
     _add_sandbox(commands)
@@ -201,6 +202,13 @@ def _add_serve(commands: Commands) -> None:
     serve = _command(commands, "serve", "the OpenAI API over a model", help_texts.SERVE, help_texts.SERVE_EPILOG)
     serve.add_argument("model", metavar="MODEL", help="folder of a model")
     serve.add_argument("--adapter", metavar="DIR", help=ADAPTER_HELP)
+
+
+def _add_relay(commands: Commands) -> None:
+    relay = _command(commands, "relay", "pass new weights on", help_texts.RELAY, help_texts.RELAY_EPILOG)
+    relay.add_argument(
+        "--upstream", metavar="URLS", required=True, help="coordinators and relays to fetch from, with commas between"
+    )
 
 
 def _add_chat(commands: Commands) -> None:

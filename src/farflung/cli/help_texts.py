@@ -164,6 +164,20 @@ settings, each as --serve.KEY VALUE:
   host, port, max_concurrency, max_waiting, max_context_tokens,
   default_max_tokens, max_body_bytes, max_choices, threads"""
 
+RELAY = """\
+Fetch every new version of a pool from coordinators and other relays, and serve
+it to whoever is below while the rest is still coming. A chunk is passed on only
+if it is what the trainer signed; killed, the same command goes on."""
+
+RELAY_EPILOG = """\
+examples:
+  farflung relay --upstream http://10.0.0.7:7400
+  farflung relay --upstream http://10.0.0.7:7400,http://10.0.0.8:7500 \\
+      --relay.host 0.0.0.0 --relay.folder /data/relay
+
+The first URL is the origin, which is asked only when no other one is fit.
+Settings: farflung settings relay"""
+
 GRADE = """\
 Say whether an answer is right: 1, 0, or none where nobody can say, as when the
 reference cannot be read; and the rule that decided. Exact rules come first;

@@ -41,6 +41,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.sft import run_sft_command
 
             return run_sft_command(arguments, settings)
+        case "relay":
+            from farflung.cli.relay import run_relay
+
+            return run_relay(arguments, settings)
         case "serve":
             from farflung.cli.serve import run_serve
 

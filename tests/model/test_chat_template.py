@@ -48,3 +48,20 @@ def test_a_template_that_fails_or_reaches_out_is_refused(source: str, words: str
 def test_a_template_too_long_is_refused() -> None:
     with pytest.raises(UserError, match="at most"):
         ChatTemplate("x" * (MAX_TEMPLATE_BYTES + 1), {})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'a' * 10**10 }}",
+        "{{ [1] * 10**10 }}",
+        "{{ 2**10000000 }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ messages | tojson(indent=10**9) }}",
+        "{{ 'a' | center(10**9) }}",
+        "{{ lipsum(n=10**7) }}",
+    ],
+)
+def test_a_few_characters_of_a_template_make_no_gigabytes(source: str) -> None:
+    with pytest.raises(UserError, match="chat template"):
+        ChatTemplate(source, {}).render([{"role": "user", "content": "x"}], add_generation_prompt=True)

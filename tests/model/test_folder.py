@@ -1,6 +1,7 @@
 """Models as Hugging Face folders."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from safetensors.torch import save_file
 from farflung.errors import OurFault, UserError
 from farflung.model.characters import character_tokenizer
 from farflung.model.config import ModelConfig
+from farflung.model.description import read_json
 from farflung.model.factory import random_state, tiny_config
 from farflung.model.folder import load_folder, save_folder
 
@@ -163,3 +165,12 @@ def test_an_index_that_points_elsewhere_is_refused(tmp_path: Path, index: dict[s
 def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a folder"):
         load_folder(tmp_path / "nowhere")
+
+
+def test_a_pipe_or_a_device_in_a_folder_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(UserError, match="regular file"):
+        read_json(tmp_path / "config.json")
+    (tmp_path / "tokenizer.json").symlink_to("/dev/zero")
+    with pytest.raises(UserError, match="regular file"):
+        read_json(tmp_path / "tokenizer.json")

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from farflung.cli import main
+from farflung.errors import UserError
 from farflung.model.folder import load_folder
 from farflung.model.gguf import load_gguf, metadata_template
 
@@ -164,3 +165,19 @@ def test_another_template_than_that_of_the_metadata_is_refused(
     assert "the chat template in small.gguf is not that in" in capsys.readouterr().err
     (tmp_path / "mine").write_text(TEMPLATE)
     assert main.main([*command, "--template", str(tmp_path / "mine")]) == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"GGUF",
+        b"GGUF" + (3).to_bytes(4, "little") + bytes(16),
+        b"GGUF" + (3).to_bytes(4, "little") + bytes(8) + (1 << 60).to_bytes(8, "little"),
+        b"GGUF" + (3).to_bytes(4, "little") + (1 << 40).to_bytes(8, "little") + bytes(8),
+        b"GGUF" + b"\xff" * 300,
+    ],
+)
+def test_a_damaged_file_is_refused_in_a_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "m.gguf").write_bytes(content)
+    with pytest.raises(UserError, match=r"m\.gguf"):
+        load_gguf(tmp_path / "m.gguf")

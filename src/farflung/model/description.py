@@ -6,6 +6,7 @@ from typing import Any
 
 from farflung.errors import UserError
 from farflung.model.any_config import AnyConfig, read_config
+from farflung.model.small_file import read_small
 from farflung.model.tokenizer import TOKENIZER_FILE, TOKENIZER_FILES
 
 CONFIG_FILE = "config.json"
@@ -30,13 +31,13 @@ def load_tokenizer_files(path: Path) -> dict[str, bytes]:
         raise UserError(
             f"{path} has no {TOKENIZER_FILE}: save the model's tokenizer there in the fast (tokenizers) format"
         )
-    return {name: (path / name).read_bytes() for name in TOKENIZER_FILES if (path / name).is_file()}
+    return {name: read_small(path / name) for name in TOKENIZER_FILES if (path / name).is_file()}
 
 
 def read_json(file: Path) -> dict[str, Any]:
     """A table. Raises UserError: no such file, or not a JSON table."""
     try:
-        value = json.loads(file.read_bytes())
+        value = json.loads(read_small(file))
     except FileNotFoundError:
         raise UserError(f"{file.parent} has no {file.name}: give the folder of a Hugging Face model") from None
     except (ValueError, RecursionError) as error:

@@ -4,6 +4,7 @@ The format's own libraries read it (extra `import`: `gguf` and `transformers`); 
 float32 once, so that nothing else here knows quantisation.
 """
 
+import struct
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def load_gguf(path: Path) -> LoadedModel:
         if file.read(len(MAGIC)) != MAGIC:
             raise UserError(f"{path} is not a GGUF file: it does not begin with {MAGIC.decode()}")
     transformers = _transformers()
+    _check_contents(path)
     try:
         with tempfile.TemporaryDirectory() as alone:  # other files beside it would be read too
             Path(alone, path.name).symlink_to(path.resolve())
@@ -51,6 +53,26 @@ def load_gguf(path: Path) -> LoadedModel:
     )
 
 
+_MALFORMED = (
+    ValueError, KeyError, IndexError, OSError, OverflowError, MemoryError, TypeError, AttributeError, struct.error,
+)  # fmt: skip
+"""What the reader raises for files that are cut short, or lie about sizes."""
+
+
+def _check_contents(path: Path) -> None:
+    """Refuse a file without weights before anything is built from what it says of itself."""
+    import gguf
+
+    try:
+        num_tensors = len(gguf.GGUFReader(path).tensors)
+    except _MALFORMED as error:
+        raise UserError(
+            f"{path} cannot be converted, it is damaged: {type(error).__name__}: {str(error)[:200]}"
+        ) from error
+    if not num_tensors:
+        raise UserError(f"{path} cannot be converted: there are no weights in it; fetch it again")
+
+
 def metadata_template(path: Path) -> str | None:
     """The chat template that the file itself states; None if it has none.
 
@@ -63,8 +85,8 @@ def metadata_template(path: Path) -> str | None:
     try:
         field = gguf.GGUFReader(path).get_field(gguf.Keys.Tokenizer.CHAT_TEMPLATE)
         return None if field is None else str(field.contents())
-    except (ValueError, KeyError, IndexError, OSError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+    except _MALFORMED as error:
+        raise UserError(f"{path} cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
 
 
 def _transformers() -> Any:

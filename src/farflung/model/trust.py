@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from farflung.errors import UserError
+from farflung.model.small_file import read_small
 
 CODE_SUFFIXES = (".py", ".so", ".pyc")
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -40,7 +41,7 @@ def refuse_code_folder(folder: Path) -> None:
     refuse_code_files((path.name for path in folder.iterdir()), str(folder))
     for name in ("config.json", "tokenizer_config.json"):
         try:
-            table = json.loads((folder / name).read_bytes())
+            table = json.loads(read_small(folder / name))
         except (OSError, ValueError, RecursionError):
             continue  # whoever reads it says so
         if isinstance(table, dict):

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from farflung.api.client import CoordinatorClient
+from farflung.api.errors import Refused
 from farflung.api.patience import Patience
 from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
-from farflung.broadcast.fetched import FetchedPolicy
+from farflung.broadcast.follow import PolicyFollower
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.journal import Published, decode
 from farflung.coordinator.service import run as run_coordinator
@@ -22,14 +23,14 @@ from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.publisher import Publisher
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
-from farflung.wire.manifest import Publication
+from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
 from farflung.wire.rollout import Rollout
 from farflung.wire.rollout_file import write_rollouts
 from farflung.wire.submission import Submission
 from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, RejectReason, RewardResult, Verdict
-from farflung.worker.sampler import Sampler
+from farflung.worker.sampler import WEIGHTS, Sampler
 from tiny_pool import description, environment
 
 
@@ -123,7 +124,14 @@ class Crew:
     async def begin(self) -> None:
         self.worker = await self.client(Role.WORKER, self.node)
         self.validator = await self.client(Role.VALIDATOR, "v")
-        self.fetcher = PolicyFetcher(self.worker.get_chunk, ChunkCache(1 << 20))
+        fetcher = PolicyFetcher(self.worker.get_chunk, ChunkCache(1 << 20))
+        self.follower = PolicyFollower(fetcher, self._old_manifest, weights_name=WEIGHTS)
+
+    async def _old_manifest(self, version: int) -> Manifest | None:
+        try:
+            return await self.worker.manifest(version)
+        except Refused:
+            return None
 
     async def another(self, node: str) -> "Crew":
         """Of the same pool, with a worker of another name."""
@@ -139,7 +147,7 @@ class Crew:
         version = -1 if self.sampler is None else self.sampler.policy_version
         manifest = await self.worker.latest_manifest(version, wait_s=0.0 if self.sampler else 10.0)
         if manifest is not None:
-            fetched = FetchedPolicy(manifest=manifest, files=await self.fetcher.fetch(manifest))
+            fetched = await self.follower.fetch(manifest)
             if self.sampler is None:
                 self.sampler = Sampler.from_policy(
                     fetched, self.pool, max_batch_rows=16, num_threads=1, should_stop=lambda: False

@@ -211,3 +211,15 @@ def test_a_sentence_is_recognised_as_its_language(language: str) -> None:
 def test_nothing_is_recognised_in_digits_or_in_what_could_be_anything() -> None:
     assert language_of("12345 !!") is None
     assert language_of("xyzzy plugh") is None
+
+
+@pytest.mark.parametrize("reply", ["\u200b", "\u2060", "\x00", ".", "  \u200d "])
+def test_a_reply_that_nobody_can_read_keeps_to_nothing(reply: str) -> None:
+    assert grade_instructions(reference(("punctuation:no_comma", {})), reply).verdict == 0.0
+    fewer = {"num_words": 3, "relation": "less than"}
+    assert grade_instructions(reference(("length_constraints:number_words", fewer)), reply).verdict == 0.0
+
+
+def test_a_forbidden_word_is_found_whatever_is_hidden_in_it() -> None:
+    told = reference(("keywords:forbidden_words", {"forbidden_words": ["cat"]}))
+    assert grade_instructions(told, "a c\u200bat").verdict == 0.0

@@ -7,9 +7,11 @@
                 also forgives more than it should, so a reward is strict unless a task says otherwise
     partial     only if asked for: the share of constraints that hold
 
-An empty reply keeps to nothing.
+A reply without a letter or digit keeps to nothing, and characters that nobody sees are taken out before anything is
+looked at: they would split a forbidden word.
 """
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +22,8 @@ from farflung.rewards.verifiers.instructions.constraint import Constraint
 from farflung.rewards.verifiers.instructions.kinds import UnknownInstruction, constraint
 from farflung.rewards.verifiers.spoken import spoken_text
 
+_UNSEEN = re.compile("[\x00\u00ad\u180e\u200b-\u200f\u2060-\u2064\ufeff]")
+"""Zero-width spaces and joiners, direction marks, soft hyphens, NUL."""
 NUM_CACHED = 256
 MAX_INSTRUCTIONS = 32
 
@@ -37,8 +41,8 @@ def grade_instructions(reference: str, completion: str, *, loose: bool = False, 
         constraints = _constraints(reference)
     except UnknownInstruction as problem:
         return Decision(None, "gold_unparseable", str(problem)[:200])
-    text = spoken_text(completion)
-    if not text:
+    text = _UNSEEN.sub("", spoken_text(completion)).strip()
+    if not any(map(str.isalnum, text)):
         return Decision(0.0, "no_answer")
     readings = [reading for reading in _readings(text) if reading.strip()] if loose else [text]
     broken = [number for number, each in enumerate(constraints) if not any(map(each.holds, readings))]

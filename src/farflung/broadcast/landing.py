@@ -17,9 +17,9 @@ from pathlib import Path
 
 from farflung.broadcast.fetch import GetChunk
 from farflung.errors import OurFault, PeerFault
-from farflung.sharding.plan import ManifestLimits, check_manifest
+from farflung.sharding.plan import ManifestLimits, check_manifest, with_offsets
 from farflung.wire.canonical import MALFORMED_RECORD, sha256_hex
-from farflung.wire.manifest import Chunk, Manifest, ManifestFile
+from farflung.wire.manifest import Manifest, ManifestFile
 
 LIMITS = ManifestLimits()
 OnBytes = Callable[[int], None]
@@ -90,7 +90,7 @@ async def _fill(
     file: ManifestFile, descriptor: int, have: set[int], get_chunk: GetChunk, max_concurrent: int, on_bytes: OnBytes
 ) -> None:
     """Get what is lacking, `max_concurrent` chunks at a time; the first failure ends it."""
-    waiting = iter([(offset, chunk) for offset, chunk in _placed(file) if chunk.index not in have])
+    waiting = iter([(offset, chunk) for offset, chunk in with_offsets(file) if chunk.index not in have])
     writing: set[asyncio.Task[None]] = set()
 
     async def work() -> None:
@@ -125,7 +125,7 @@ def _chunks_there(descriptor: int, file: ManifestFile) -> set[int]:
     with mmap.mmap(descriptor, file.num_bytes, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
         return {
             chunk.index
-            for offset, chunk in _placed(file)
+            for offset, chunk in with_offsets(file)
             if _has_data(descriptor, offset, chunk.num_bytes)
             and sha256_hex(view[offset : offset + chunk.num_bytes]) == chunk.sha256
         }
@@ -148,12 +148,3 @@ def _is_file(path: Path, file: ManifestFile) -> bool:
             return hashlib.file_digest(opened, "sha256").hexdigest() == file.sha256
     except FileNotFoundError:
         return False
-
-
-def _placed(file: ManifestFile) -> list[tuple[int, Chunk]]:
-    """(offset, chunk) in order."""
-    offset, placed = 0, []
-    for chunk in file.chunks:
-        placed.append((offset, chunk))
-        offset += chunk.num_bytes
-    return placed

@@ -6,8 +6,8 @@ This module does not know where chunks go (the caller passes the two writers) or
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from farflung.sharding.plan import cut
-from farflung.wire.manifest import Chunk, Manifest, ManifestFile, TensorEntry, WeightsPatch, policy_digest
+from farflung.sharding.plan import cut, with_offsets
+from farflung.wire.manifest import Manifest, ManifestFile, TensorEntry, WeightsPatch, policy_digest
 
 CHUNK_BYTES = 8 << 20
 """Default chunk; 4 to 16 MiB keep both the overhead per request and the loss by one bad chunk small."""
@@ -32,7 +32,7 @@ def cut_files(files: Mapping[str, bytes], chunk_bytes: int) -> CutFiles:
     chunks = {
         chunk.sha256: files[file.name][start : start + chunk.num_bytes]
         for file in described
-        for start, chunk in _with_offsets(file)
+        for start, chunk in with_offsets(file)
     }
     return CutFiles(files=described, chunks=chunks)
 
@@ -133,11 +133,3 @@ async def publish(
         await put_chunk(digest, data)
     await put_manifest(prepared.manifest)
     return sum(len(data) for data in fresh.values())
-
-
-def _with_offsets(file: ManifestFile) -> list[tuple[int, Chunk]]:
-    offset, placed = 0, []
-    for chunk in file.chunks:
-        placed.append((offset, chunk))
-        offset += chunk.num_bytes
-    return placed

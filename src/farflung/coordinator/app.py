@@ -11,7 +11,7 @@ from farflung.api.errors import RefusalReason, Refused
 from farflung.api.records import MAX_ASSIGNMENTS, MAX_OUTCOMES, Assignments, Outcomes
 from farflung.api.routes import Route
 from farflung.api.server import exchange
-from farflung.api.server.gate import Gate
+from farflung.api.server.gate import Gate, through
 from farflung.api.server.limits import RateLimit
 from farflung.coordinator import callers
 from farflung.coordinator.core import Core
@@ -38,7 +38,7 @@ DOWNLOADABLE = ("rollouts/", "evidence/")
 
 def build_app(core: Core, judging: JudgingDesk, gate: Gate, tokens: Mapping[Role, str] | None) -> web.Application:
     """Every route, behind the gate, the error boundary, the limits and the tokens."""
-    app = web.Application(middlewares=[_through(gate), exchange.boundary, _admitting(core, tokens)])
+    app = web.Application(middlewares=[through(gate), exchange.boundary, _admitting(core, tokens)])
     app.on_response_prepare.append(_telling(core))
     workers, validators, trainers = _Workers(core), _Validators(core, judging), _Trainers(core)
     handlers: dict[Route, Handler] = {
@@ -73,15 +73,6 @@ def _pattern(path: str) -> str:
     for part, pattern in _PATTERNS.items():
         path = path.replace(part, pattern)
     return path
-
-
-def _through(gate: Gate) -> Middleware:
-    @web.middleware
-    async def through(request: web.Request, handler: Handler) -> web.StreamResponse:
-        with gate.request(request.transport):
-            return await handler(request)
-
-    return through
 
 
 def _admitting(core: Core, tokens: Mapping[Role, str] | None) -> Middleware:

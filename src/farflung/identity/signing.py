@@ -8,7 +8,7 @@ record of one kind. Which signer is allowed to sign what is the caller's questio
 """
 
 import re
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from coincurve import PublicKey
@@ -16,6 +16,7 @@ from coincurve import PublicKey
 from farflung.errors import PeerFault
 from farflung.identity.ethereum import address_of, signed_hash
 from farflung.identity.keys import NodeKey
+from farflung.wire.canonical import Record
 
 BAD_SIGNATURE = "bad_signature"
 
@@ -32,12 +33,12 @@ class Signed(Protocol):
     def digest(self) -> str: ...
 
 
-Signable = TypeVar("Signable", bound=msgspec.Struct)
+Signable = TypeVar("Signable", bound=Record)
 
 
 def sign(record: Signable, key: NodeKey) -> Signable:
     """The record with `key`'s signature in place of any that it had."""
-    signature = key.sign(signed_hash(bytes.fromhex(_digest(record))))
+    signature = key.sign(signed_hash(bytes.fromhex(record.digest())))
     return msgspec.structs.replace(record, signature=signature.hex())
 
 
@@ -57,7 +58,7 @@ def signer_of(record: Signed) -> str:
         signer = PublicKey.from_signature_and_message(
             raw[:64] + bytes([raw[64] - 27]), signed_hash(bytes.fromhex(record.digest())), hasher=None
         )
-    except Exception as error:
+    except ValueError as error:
         raise PeerFault(BAD_SIGNATURE, f"{type(record).__name__}: no key gives this signature") from error
     return address_of(signer.format(compressed=False))
 
@@ -67,8 +68,3 @@ def check_signer(record: Signed, address: str) -> None:
     signer = signer_of(record)
     if signer.lower() != address.lower():
         raise PeerFault(BAD_SIGNATURE, f"{type(record).__name__} is signed by {signer}, not by {address}")
-
-
-def _digest(record: Any) -> str:
-    digest: str = record.digest()
-    return digest

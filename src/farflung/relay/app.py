@@ -8,7 +8,7 @@ from aiohttp.typedefs import Handler, Middleware
 from farflung.api import routes
 from farflung.api.errors import RefusalReason, Refused
 from farflung.api.server import exchange
-from farflung.api.server.gate import Gate
+from farflung.api.server.gate import Gate, through
 from farflung.api.server.limits import RateLimit
 from farflung.relay.mirror import Mirror
 
@@ -17,21 +17,12 @@ MAX_VERSION = 2**53
 
 def build_app(mirror: Mirror, gate: Gate, *, held_s: float, max_requests_per_s: float) -> web.Application:
     """Behind the gate, the error boundary and the limit of calls."""
-    app = web.Application(middlewares=[_through(gate), exchange.boundary, _limited(max_requests_per_s)])
+    app = web.Application(middlewares=[through(gate), exchange.boundary, _limited(max_requests_per_s)])
     relay = _Relay(mirror, held_s)
     app.router.add_get(routes.LATEST_MANIFEST.path, relay.latest)
     app.router.add_get(routes.MANIFEST.path.replace("{version}", r"{version:\d{1,15}}"), relay.manifest)
     app.router.add_get(routes.GET_CHUNK.path.replace("{sha256}", "{sha256:[0-9a-f]{64}}"), relay.chunk)
     return app
-
-
-def _through(gate: Gate) -> Middleware:
-    @web.middleware
-    async def through(request: web.Request, handler: Handler) -> web.StreamResponse:
-        with gate.request(request.transport):
-            return await handler(request)
-
-    return through
 
 
 def _limited(per_s: float) -> Middleware:

@@ -64,7 +64,7 @@ def boxed(text: str) -> str | None:
     if not rest.startswith("{"):
         words = rest.split(maxsplit=1)
         return words[0].rstrip("$.,") or None if words else None
-    end = _closing_brace(rest)
+    end = closing_brace(rest)
     return None if end is None else rest[1:end].strip() or None
 
 
@@ -77,7 +77,7 @@ def _last_box(text: str) -> tuple[int, str]:
         last, box = match.start(), match[0]
         opening = _BRACE.match(text, match.end())
         if opening is not None:
-            closing = _closing_brace(text, opening.end() - 1)
+            closing = closing_brace(text, opening.end() - 1)
             if closing is None:
                 break  # cut short, and all that follows is in it
             end = closing
@@ -91,10 +91,11 @@ def tagged(text: str) -> str | None:
     return content.strip() or None if opened and closed else None
 
 
-def _closing_brace(text: str, position: int = 0) -> int | None:
-    """Position of the brace that closes the one at `position`."""
+def closing_brace(text: str, position: int = 0, end: int | None = None) -> int | None:
+    r"""Position of the brace that closes the one at `position`; `\{` and `\}` are text. None if none before `end`."""
     depth = 0
-    while position < len(text):
+    end = len(text) if end is None else end
+    while position < end:
         character = text[position]
         if character == "\\":
             position += 1

@@ -9,6 +9,7 @@ chunks are kept or how they travel.
 import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from farflung.errors import PeerFault
 from farflung.wire.canonical import MALFORMED_RECORD, sha256_hex
@@ -65,6 +66,12 @@ def join(file: ManifestFile, chunk_of: Mapping[str, bytes]) -> bytes:
     if len(data) != file.num_bytes or sha256_hex(data) != file.sha256:
         raise PeerFault(MALFORMED_RECORD, f"{file.name}: chunks join to {len(data)} bytes that the manifest disowns")
     return data
+
+
+def with_offsets(file: ManifestFile) -> list[tuple[int, Chunk]]:
+    """(first byte in the file, chunk), in order."""
+    ends = accumulate(chunk.num_bytes for chunk in file.chunks)
+    return [(end - chunk.num_bytes, chunk) for end, chunk in zip(ends, file.chunks, strict=True)]
 
 
 def check_manifest(manifest: Manifest, limits: ManifestLimits) -> None:

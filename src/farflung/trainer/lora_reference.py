@@ -6,7 +6,6 @@ written to `reference/` in the run's folder; a checkpoint remembers their sha256
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -15,8 +14,7 @@ from farflung.errors import OurFault, UserError
 from farflung.model.adapter_files import Adapter, load_adapter_folder, save_adapter_folder, weights_bytes
 from farflung.rl.types import TrainingSample
 from farflung.trainer.lora_policy import LoraPolicy
-from farflung.trainer.reference import DIGEST, no_version_zero
-from farflung.trainer.scoring import score
+from farflung.trainer.reference import DIGEST, no_version_zero, with_reference
 from farflung.trainer.step import StepParams
 from farflung.wire.canonical import sha256_hex
 
@@ -38,14 +36,7 @@ class LoraReference:
         """The samples with the reference's logprobs, at the temperature of the step."""
         assert self._masters is not None, "the reference is there before the first samples are"
         with self._policy.as_it_was(self._masters) as decoder:
-            scores = score(
-                decoder,
-                samples,
-                temperature=params.temperature,
-                reserved_token_ids=params.reserved_token_ids,
-                micro_batch_tokens=params.micro_batch_tokens,
-            )
-        return [replace(sample, ref_logprobs=each.logprobs) for sample, each in zip(samples, scores, strict=True)]
+            return with_reference(decoder, samples, params)
 
     def begin(self, optimizer_step: int) -> None:
         """Be there: the adapter that has not learned yet is version 0's. Durable before anything is learned.

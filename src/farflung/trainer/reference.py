@@ -75,14 +75,7 @@ class Reference:
     def annotate(self, samples: Sequence[TrainingSample], params: StepParams) -> list[TrainingSample]:
         """The samples with the reference's logprobs, at the temperature of the step."""
         assert self._decoder is not None, "the reference is there before the first samples are"
-        scores = score(
-            self._decoder,
-            samples,
-            temperature=params.temperature,
-            reserved_token_ids=params.reserved_token_ids,
-            micro_batch_tokens=params.micro_batch_tokens,
-        )
-        return [replace(sample, ref_logprobs=each.logprobs) for sample, each in zip(samples, scores, strict=True)]
+        return with_reference(self._decoder, samples, params)
 
     def begin(self, optimizer_step: int) -> None:
         """Be there: the policy that has not learned yet is version 0. Durable before anything is learned.
@@ -143,6 +136,18 @@ class Reference:
         load_hf_state(decoder, state)
         self._decoder = decoder.requires_grad_(requires_grad=False).eval()
         self._sha256 = sha256_hex(to_safetensors_bytes(state))
+
+
+def with_reference(decoder: AnyDecoder, samples: Sequence[TrainingSample], params: StepParams) -> list[TrainingSample]:
+    """The samples with the logprobs that `decoder` gives them, at the temperature of the step."""
+    scores = score(
+        decoder,
+        samples,
+        temperature=params.temperature,
+        reserved_token_ids=params.reserved_token_ids,
+        micro_batch_tokens=params.micro_batch_tokens,
+    )
+    return [replace(sample, ref_logprobs=each.logprobs) for sample, each in zip(samples, scores, strict=True)]
 
 
 def no_version_zero(optimizer_step: int) -> UserError:

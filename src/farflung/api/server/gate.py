@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from farflung.api.server.limits import provider_of
 
@@ -107,6 +108,17 @@ class Gate:
         if self.num_turned_away == 1:
             logger.warning("too many connections: from now on the longest idle make room for new ones")
         connection.turn_away()
+
+
+def through(gate: Gate) -> Middleware:
+    """Tells the gate when requests begin and end; the outermost middleware."""
+
+    @web.middleware
+    async def tell(request: web.Request, handler: Handler) -> web.StreamResponse:
+        with gate.request(request.transport):
+            return await handler(request)
+
+    return tell
 
 
 class _Connection(asyncio.Protocol):

@@ -16,6 +16,7 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import NamedTuple
 
+from farflung.rewards.extract import closing_brace
 from farflung.rewards.math.limits import MAX_DIGITS, MAX_TOKENS, CutShort, OverLimits
 from farflung.rewards.math.units import is_unit_word
 from farflung.rewards.math.word_lists import FUNCTIONS, GREEK, SHORT_WORDS, TEXT_COMMANDS
@@ -125,7 +126,9 @@ def _scan(text: str, start: int, end: int, tokens: list[Token], *, is_text: bool
         if kind == "command" and found in TEXT_COMMANDS:
             opened = re.compile(r"\s*\{").match(text, position, end)
             if opened is not None:
-                closed = _closing_brace(text, opened.end(), end)
+                closed = closing_brace(text, opened.end() - 1, end)
+                if closed is None:
+                    raise CutShort("unclosed text")
                 _scan(text, opened.end(), closed, tokens, is_text=True)
                 position = closed + 1
             is_spaced = False
@@ -217,20 +220,3 @@ def _is_grouped(pieces: list[str]) -> bool:
         and first[0] != "0"
         and all(piece.isdigit() and len(piece) == 3 for piece in (*middle, whole))
     )
-
-
-def _closing_brace(text: str, start: int, end: int) -> int:
-    depth = 1
-    position = start
-    while position < end:
-        character = text[position]
-        if character == "\\":
-            position += 1
-        elif character == "{":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-            if depth == 0:
-                return position
-        position += 1
-    raise CutShort("unclosed text")

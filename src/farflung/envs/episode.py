@@ -3,8 +3,8 @@
 An episode is a function of what was said, so that a validator replays it from the tokens alone:
 
     next_ask(task, [])               -> Ask(agent 0, its whole prompt)
-    next_ask(task, [turn 0])         -> Ask(agent 1, its whole prompt)       a game: the first asks go to each agent in turn
-                                     or Ask(agent 0, a tool's result)        one agent: only what is new since it spoke
+    next_ask(task, [turn 0])         -> one agent: Ask(agent 0, what is new since it spoke: a tool's result, say)
+                                        a game: Ask(agent 1, its whole prompt); the first asks go to each agent in turn
     next_ask(task, [turn 0, ...])    -> None: it is over
     grade_episode(task, turns)       -> one grade per agent, with a reward per turn where turns are judged
 

@@ -1,5 +1,7 @@
 """The fake keeps the promises that callers' tests rely on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,14 @@ def test_draws_depend_on_group_sample_and_seed_only() -> None:
         c.tokens.tolist() for c in engine.generate([request(3)], params(), b"x")
     ]
     assert [(c.group, c.sample) for c in alone] == [(3, sample) for sample in range(4)]
+
+
+def test_a_later_turn_goes_on_with_the_draws_of_its_sample() -> None:
+    engine = FakeEngine(50)
+    whole = engine.generate([request(3)], params(10), SEED)
+    later = replace(request(3, num_samples=2), first_sample=1, sample_stride=2, first_position=4, max_tokens=5)
+    found = engine.generate([later], params(10), SEED)
+    assert [(c.sample, c.tokens.tolist()) for c in found] == [(n, whole[n].tokens[4:9].tolist()) for n in (1, 3)]
 
 
 def test_a_script_gives_a_prompts_completion_cut_at_the_end_of_sequence() -> None:

@@ -1,6 +1,7 @@
 """The engine against the trainer's own forward, against itself in other batches, and at its limits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -297,3 +298,52 @@ def test_stats_count_every_token_drawn() -> None:
     completions = engine.generate(some_requests([4, 4, 4]), sampling(), SEED)
     assert engine.stats.num_tokens == sum(len(c.tokens) for c in completions)
     assert engine.stats.busy_s > 0
+
+
+def test_a_later_turn_goes_on_with_the_draws_of_its_sample() -> None:
+    engine = engine_of()
+    (prompt,) = some_requests([3])
+    whole = engine.generate([prompt], sampling(eos=()), SEED)
+    later = [
+        GroupRequest(
+            group=0,
+            prompt_tokens=np.concatenate([prompt.prompt_tokens, completion.tokens[:7]]),
+            num_samples=1,
+            first_sample=completion.sample,
+            first_position=7,
+            max_tokens=5 + completion.sample,
+        )
+        for completion in whole
+    ]
+    found = engine.generate(later[::-1], sampling(eos=()), SEED)
+    assert tokens_of(found) == [completion.tokens[7 : 12 + completion.sample].tolist() for completion in whole]
+    assert {completion.stop_reason for completion in found} == {StopReason.LENGTH}
+
+
+@pytest.mark.parametrize("max_batch_rows", [2, 64])
+def test_samples_in_strides_and_limits_of_one_request_are_those_of_many(max_batch_rows: int) -> None:
+    engine = engine_of(max_batch_rows=max_batch_rows)
+    (prompt,) = some_requests([8])
+    apart = [
+        GroupRequest(group=0, prompt_tokens=prompt.prompt_tokens, num_samples=4, first_sample=first, sample_stride=2,
+                     max_tokens=limit)
+        for first, limit in ((0, 24), (1, 3))
+    ]  # fmt: skip
+    together = engine.generate([prompt], sampling(), SEED)
+    found = engine.generate(apart, sampling(), SEED)
+    assert [completion.sample for completion in found] == list(range(8))
+    expected = [completion.tokens[: 3 if completion.sample % 2 else None].tolist() for completion in together]
+    assert tokens_of(found) == expected
+
+
+@pytest.mark.parametrize(("field", "value"), [("max_tokens", 25), ("max_tokens", -1)])
+def test_a_request_asks_for_no_more_than_the_params_allow(field: str, value: int) -> None:
+    (request,) = some_requests([1])
+    with pytest.raises(ValueError, match="max_tokens"):
+        engine_of().generate([replace(request, **{field: value})], sampling(), SEED)
+
+
+def test_a_sample_that_two_requests_ask_for_is_refused() -> None:
+    (request,) = some_requests([4])
+    with pytest.raises(ValueError, match="requested twice"):
+        engine_of().generate([request, replace(request, num_samples=1, first_sample=3)], sampling(), SEED)

@@ -37,11 +37,46 @@ class SamplingParams:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupRequest:
-    """`num_samples` completions of one prompt. `(group, sample)` with the draw seed fix every draw."""
+    """`num_samples` completions of one prompt. `(group, sample, position)` with the draw seed fix every draw.
+
+    A later turn of a conversation is a request of one sample whose prompt is all that came before, which goes on where
+    the draws of its turn before and the tokens between the two have left off.
+    """
 
     group: int
     prompt_tokens: NDArray[np.int32]
     num_samples: int
+    first_sample: int = 0
+    sample_stride: int = 1
+    """Samples are `first_sample`, `first_sample + sample_stride`, ..."""
+    first_position: int = 0
+    """Of the first token drawn, in the draws of its sample."""
+    max_tokens: int = 0
+    """Most tokens to draw; 0 = `SamplingParams.max_completion_tokens`, which it may not exceed."""
+
+    @property
+    def samples(self) -> range:
+        return range(self.first_sample, self.first_sample + self.num_samples * self.sample_stride, self.sample_stride)
+
+    def limit(self, params: SamplingParams) -> int:
+        """Most tokens of each completion."""
+        return self.max_tokens or params.max_completion_tokens
+
+
+def in_order(requests: Sequence[GroupRequest]) -> list[GroupRequest]:
+    """By group, then by first sample.
+
+    Raises:
+        ValueError: a sample is requested twice.
+    """
+    ordered = sorted(requests, key=lambda request: (request.group, request.first_sample))
+    samples_of: dict[int, list[int]] = {}
+    for request in ordered:
+        samples_of.setdefault(request.group, []).extend(request.samples)
+    for group, samples in samples_of.items():
+        if len(set(samples)) < len(samples):
+            raise ValueError(f"a sample of group {group} is requested twice: its draws would be the same")
+    return ordered
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -89,7 +124,7 @@ class Engine(Protocol):
         The tokens depend on the request, the weights, the params and the seed, not on what else is in the batch.
 
         Raises:
-            ValueError: a prompt is empty, has ids out of range, or does not fit.
+            ValueError: a prompt is empty, has ids out of range, or does not fit; a sample comes twice.
         """
         ...
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams
+from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams, in_order
 from farflung.model.adapter_files import Adapter
 from farflung.model.weights_update import Changed
 from farflung.slots.noise import noise_bits, position_keys, row_keys
@@ -75,17 +75,15 @@ class FakeEngine:
         """As `engine.base.Engine.generate`; a `temperature` of 0 makes every token the lowest unreserved id."""
         unreserved = np.setdiff1d(np.arange(self._vocab_size), params.reserved_token_ids).astype(np.int32)
         completions = []
-        for request in sorted(requests, key=lambda request: request.group):
+        for request in in_order(requests):
             if not len(request.prompt_tokens):
                 raise ValueError(f"group {request.group}: the prompt is empty: it needs at least one token")
-            for sample in range(request.num_samples):
+            for sample in request.samples:
                 if self._should_stop is not None and self._should_stop():
                     raise Cancelled
                 tokens = self._tokens(request, sample, params, draw_seed, unreserved)
-                completions.append(
-                    self._completion(request.group, sample, tokens, params, len(unreserved), with_hidden)
-                )
-        return completions
+                completions.append(self._completion(request, sample, tokens, params, len(unreserved), with_hidden))
+        return sorted(completions, key=lambda completion: (completion.group, completion.sample))
 
     def _tokens(
         self,
@@ -98,31 +96,33 @@ class FakeEngine:
         scripted = None if self._script is None else self._script(request.prompt_tokens.tolist())
         if scripted is not None:
             return np.array(scripted, dtype=np.int32)
+        num_tokens = request.limit(params)
         if params.temperature == 0:
-            return np.full(params.max_completion_tokens, unreserved[0])
-        positions = np.arange(params.max_completion_tokens)
+            return np.full(num_tokens, unreserved[0])
+        positions = np.arange(request.first_position, request.first_position + num_tokens)
         keys = position_keys(row_keys(draw_seed, [(request.group, sample)]), positions)
         return unreserved[noise_bits(keys[0], 1)[:, 0] % len(unreserved)]
 
     def _completion(
         self,
-        group: int,
+        request: GroupRequest,
         sample: int,
         tokens: NDArray[np.int32],
         params: SamplingParams,
         num_unreserved: int,
         with_hidden: bool,
     ) -> Completion:
+        longest = request.limit(params)
         ends = np.flatnonzero(np.isin(tokens, params.eos_token_ids))
-        has_eos = bool(ends.size) and ends[0] < params.max_completion_tokens
-        tokens = tokens[: ends[0] + 1 if has_eos else params.max_completion_tokens]
+        has_eos = bool(ends.size) and ends[0] < longest
+        tokens = tokens[: ends[0] + 1 if has_eos else longest]
         self._num_tokens += len(tokens)
         hidden = None
         if with_hidden:
             hidden = np.zeros((len(tokens), self._hidden_size), dtype=np.float32)
             hidden[:, 0] = tokens
         return Completion(
-            group=group,
+            group=request.group,
             sample=sample,
             tokens=tokens,
             logprobs=np.full(len(tokens), -np.log(num_unreserved), dtype=np.float32),

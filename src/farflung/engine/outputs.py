@@ -19,7 +19,10 @@ STEPS_PER_WRITE = 64
 
 
 class Outputs:
-    """Tables [N, T] of one `generate` call."""
+    """Tables [N, T] of one `generate` call.
+
+    Completions are numbered as the requests and their samples go; they come out by (group, sample).
+    """
 
     def __init__(
         self, requests: Sequence[GroupRequest], max_tokens: int, *, hidden_size: int | None, device: torch.device
@@ -44,7 +47,7 @@ class Outputs:
     @property
     def rows(self) -> Iterable[tuple[int, int]]:
         """(group, sample) of every completion, in order of its number."""
-        return ((request.group, sample) for request in self._requests for sample in range(request.num_samples))
+        return ((request.group, sample) for request in self._requests for sample in request.samples)
 
     def add(self, cells_n: Tensor, tokens_n: Tensor, logprobs_n: Tensor, states_nD: Tensor) -> None:
         """One step's draws; the tensors must not change afterwards."""
@@ -58,7 +61,7 @@ class Outputs:
         self._num_drawn[numbers], self._has_eos[numbers] = num_drawn, has_eos
 
     def completions(self) -> list[Completion]:
-        """Every completion, in order of its number.
+        """Every completion, by (group, sample).
 
         Raises:
             OurFault: the weights gave logits that are not finite.
@@ -70,7 +73,7 @@ class Outputs:
         hidden_NTD = None if self._hidden is None else self._hidden.view(*shape, -1).cpu().numpy()
         if not np.isfinite(logprobs_NT).all():
             raise OurFault("the loaded weights give logits that are not finite: this policy cannot be sampled")
-        return [
+        completions = [
             Completion(
                 group=group,
                 sample=sample,
@@ -83,6 +86,7 @@ class Outputs:
                 zip(self.rows, self._num_drawn.tolist(), self._has_eos.tolist(), strict=True)
             )
         ]
+        return sorted(completions, key=lambda completion: (completion.group, completion.sample))
 
     def _write(self) -> None:
         if not self._pending:

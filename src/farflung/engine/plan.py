@@ -1,7 +1,8 @@
 """Which completion runs in which row of the batch: the host's half of continuous batching, without a model.
 
-Completions are numbered 0 .. N - 1 in order of (group, sample) and join in that order; a completion's cells in the
-output tables are `number * max_tokens + position`. Live rows are always rows 0 .. n - 1. All bookkeeping is on arrays.
+Completions are numbered 0 .. N - 1 as the requests and their samples go, and join in that order; a completion's cells
+in the output tables are `number * max_tokens + position`. Live rows are always rows 0 .. n - 1. All bookkeeping is on
+arrays.
 """
 
 from collections.abc import Sequence

@@ -45,9 +45,13 @@ class Run:
         vocab_size, width = rows.head_weight.shape
         self._device = rows.head_weight.device
         self._plan = Plan(requests, num_rows=num_rows, max_prefill_tokens=MAX_PREFILL_TOKENS)
+        limits = [request.limit(params) for request in requests]
+        self._num_columns = max(limits)
+        counts = [request.num_samples for request in requests]
+        self._limit_of_completion = np.repeat(np.array(limits, dtype=np.int64), counts)
         self._outputs = Outputs(
             requests,
-            params.max_completion_tokens,
+            self._num_columns,
             hidden_size=width if with_hidden else None,
             device=self._device,
         )
@@ -63,9 +67,10 @@ class Run:
         # Of each row: its last token, the column that this token goes to, the output cell of the next token.
         self._rows = torch.zeros(3, max(num_rows, MIN_BATCH_ROWS), dtype=torch.int64, device=self._device)
         self._token, self._column, self._cell = self._rows
-        # The same for the host, which needs no synchronisation to count: tokens of prompt and completion, drawn tokens.
-        self._host_rows = np.zeros((2, num_rows), dtype=np.int64)
-        self._num_tokens, self._num_drawn = self._host_rows
+        # The same for the host, which needs no synchronisation to count: tokens of prompt and completion, drawn tokens,
+        # and how many may be drawn.
+        self._host_rows = np.zeros((3, num_rows), dtype=np.int64)
+        self._num_tokens, self._num_drawn, self._max_drawn = self._host_rows
 
     def step(self) -> bool:
         """Draw one token for every live row; False when nothing is left to draw."""
@@ -95,8 +100,9 @@ class Run:
     def _keys_of_cells(self, draw_seed: bytes) -> Tensor:
         """int32 [N * T, 2]: the position key of every output cell."""
         row_keys_N12 = torch.from_numpy(row_keys(draw_seed, self._outputs.rows)).to(self._device).unsqueeze(1)
-        positions_T = torch.arange(self._params.max_completion_tokens, device=self._device)
-        return position_keys(row_keys_N12, positions_T).view(-1, 2)
+        first_positions = [request.first_position for request in self._requests for _ in request.samples]
+        positions_NT = torch.tensor(first_positions).unsqueeze(1) + torch.arange(self._num_columns)
+        return position_keys(row_keys_N12, positions_NT.to(self._device)).view(-1, 2)
 
     def _decode(self) -> Tensor:
         """States [at least n, D] after appending each live row's last token."""
@@ -131,11 +137,12 @@ class Run:
         first = num_live - joining.count
         lengths = prompts.lengths_P[joining.request_of_row]
         self._num_tokens[first:num_live], self._num_drawn[first:num_live] = lengths, 0
+        self._max_drawn[first:num_live] = self._limit_of_completion[joining.first : joining.first + joining.count]
         longest = int(self._num_tokens[:num_live].max())
         self._model_rows.insert(first, prompts, joining.request_of_row, longest)
         self._column[first:num_live] = self._on_device(lengths - 1)
         cells = self._cell[first:num_live]
-        torch.arange(joining.first, joining.first + joining.count, out=cells).mul_(self._params.max_completion_tokens)
+        torch.arange(joining.first, joining.first + joining.count, out=cells).mul_(self._num_columns)
         if self._noise is not None:
             self._noise.join(first, cells)
 
@@ -153,11 +160,11 @@ class Run:
         self._outputs.add(cells, tokens, logprobs, states_nD[:num_live])
         self._token[:num_live] = tokens
         self._rows[1:, :num_live] += 1
-        self._host_rows[:, :num_live] += 1
+        self._host_rows[:2, :num_live] += 1
 
     def _leave(self) -> None:
         """Free the rows that ended, and pack the others."""
-        ended = self._num_drawn[: self._plan.num_live] == self._params.max_completion_tokens
+        ended = self._num_drawn[: self._plan.num_live] == self._max_drawn[: self._plan.num_live]
         drew_eos = self._drew_eos()
         if drew_eos is not None:
             ended |= drew_eos

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams
+from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams, in_order
 from farflung.engine.rows_of import rows_of
 from farflung.engine.run import Run
 from farflung.model.adapted import detach, put_adapter
@@ -109,7 +109,7 @@ class TorchEngine:
         """Sample every group to its end; ordered by (group, sample).
 
         Raises:
-            ValueError: a prompt is empty, has ids out of range, or does not fit; a group comes twice.
+            ValueError: a prompt is empty, has ids out of range, or does not fit; a sample comes twice.
             Cancelled: `should_stop` said so; nothing of the call is kept.
             OurFault: the weights give logits that are not finite.
         """
@@ -117,7 +117,7 @@ class TorchEngine:
             raise ValueError("no weights are loaded: call load_weights first")
         if not requests:
             return []
-        requests = sorted(requests, key=lambda request: request.group)
+        requests = in_order(requests)
         self._check(requests, params)
         started_s = time.perf_counter()
         with torch.inference_mode():
@@ -141,8 +141,8 @@ class TorchEngine:
         self, requests: Sequence[GroupRequest], params: SamplingParams, draw_seed: bytes, with_hidden: bool
     ) -> Run:
         num_rows = min(self._max_batch_rows, sum(request.num_samples for request in requests))
-        longest_prompt = max(len(request.prompt_tokens) for request in requests)
-        self._rows.fit(num_rows, longest_prompt + params.max_completion_tokens)
+        longest = max(len(request.prompt_tokens) + request.limit(params) for request in requests)
+        self._rows.fit(num_rows, longest)
         return Run(self._rows, requests, params, draw_seed, num_rows=num_rows, with_hidden=with_hidden)
 
     def _check(self, requests: Sequence[GroupRequest], params: SamplingParams) -> None:
@@ -150,8 +150,6 @@ class TorchEngine:
         wrong = [token for token in params.eos_token_ids if not 0 <= token < vocab_size]
         if wrong:
             raise ValueError(f"end-of-sequence ids {wrong} are outside the vocabulary of {vocab_size}")
-        if len({request.group for request in requests}) < len(requests):
-            raise ValueError("a group is requested twice: its draws would be the same")
         for request in requests:
             self._check_request(request, params)
 
@@ -164,9 +162,12 @@ class TorchEngine:
         lowest, highest = int(np.min(prompt)), int(np.max(prompt))
         if lowest < 0 or highest >= vocab_size:
             raise ValueError(f"{where}: prompt ids from {lowest} to {highest}: the vocabulary is 0 to {vocab_size - 1}")
-        longest = len(prompt) + params.max_completion_tokens
+        limit = request.limit(params)
+        if not 0 < limit <= params.max_completion_tokens:
+            raise ValueError(f"{where}: max_tokens is {limit}: it must be in 1 to {params.max_completion_tokens}")
+        longest = len(prompt) + limit
         if longest > self._config.max_context_tokens:
             raise ValueError(
-                f"{where}: {len(prompt)} prompt tokens and {params.max_completion_tokens} completion tokens "
+                f"{where}: {len(prompt)} prompt tokens and {limit} completion tokens "
                 f"are {longest}: the model has {self._config.max_context_tokens} positions"
             )

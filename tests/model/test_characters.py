@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from farflung.errors import UserError
 from farflung.model.characters import BRACKETS, character_tokenizer
+from farflung.model.conversation import Conversation
 
 
 @settings(max_examples=25)
@@ -47,6 +48,19 @@ def test_the_prompt_is_what_the_messages_say() -> None:
     messages = [{"role": "system", "content": " a\n"}, {"role": "user", "content": "b "}]
     assert tokenizer.render(messages) == " a\nb "
     assert tokenizer.encode_chat(messages) == tokenizer.encode(" a\nb ")
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_the_end_of_sequence_id_is_all_that_parts_an_answer_from_what_follows(role: str) -> None:
+    tokenizer = character_tokenizer("abc")
+    conversation = Conversation(tokenizer, [{"role": "user", "content": "a"}])
+    conversation.answer([*tokenizer.encode("b"), *tokenizer.eos_token_ids])
+    conversation.say([{"role": role, "content": "c"}])
+    assert tokenizer.decode(conversation.ids, skip_special=False) == "ab⟨eos⟩c"
+    conversation.answer(tokenizer.encode("b"))  # cut at a limit
+    conversation.say([{"role": role, "content": "c"}])
+    assert tokenizer.decode(conversation.ids, skip_special=False) == "ab⟨eos⟩cb⟨eos⟩c"
+    assert conversation.num_forks == 0
 
 
 @pytest.mark.parametrize("text", ["abx", "x", "ab⟨unk⟩"])

@@ -45,6 +45,7 @@ ENVIRONMENT = EnvironmentSpec(
     target_lengths=(0, 32, 64),
     strata=(Stratum(name="easy", num_tasks=600, weight=2), Stratum(name="hard", num_tasks=400, weight=1)),
     graders=(GraderSpec(name="math", version=1, args={"tolerance": 0.5}),),
+    num_agents=2,
 )
 POOL = PoolSpec(
     name="demo",
@@ -109,7 +110,15 @@ RECEIPT = Receipt(
     signature="0xsigned",
 )
 REWARDS = (
-    RewardResult(group=0, sample=0, reward=1.0, correct=1.0, components={"answer": 1.0, "length": -0.2}),
+    RewardResult(
+        group=0,
+        sample=0,
+        reward=1.0,
+        correct=1.0,
+        components={"answer": 1.0, "length": -0.2},
+        spans=((0, 3), (5, 9)),
+        turn_rewards=(0.25, 0.75),
+    ),
     RewardResult(group=0, sample=1, reward=None),
 )
 EVIDENCE = EvidenceBundle(submission_digest=SUBMISSION.digest(), rewards=REWARDS, detail="")
@@ -415,6 +424,12 @@ BROKEN_RULES = [
     (REWARDS[0], "reward", float("nan")),
     (REWARDS[0], "correct", float("inf")),
     (REWARDS[0], "components", {"answer": float("inf")}),
+    (REWARDS[0], "spans", ((0, 3), (2, 9))),
+    (REWARDS[0], "spans", ((0, 3), (5, 5))),
+    (REWARDS[0], "spans", ((-1, 3), (5, 9))),
+    (REWARDS[0], "spans", ((0, 9),)),
+    (REWARDS[0], "turn_rewards", (0.5, float("nan"))),
+    (ENVIRONMENT, "num_agents", 0),
     (VERDICT, "outcome", Outcome.REJECTED),
     (VERDICT, "reason", RejectReason.PROMPT),
     (REJECTION, "reason", RejectReason.VALIDATOR_FAULT),

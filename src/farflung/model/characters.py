@@ -12,8 +12,12 @@ PAD, EOS, UNKNOWN = "⟨pad⟩", "⟨eos⟩", "⟨unk⟩"
 SPECIAL_TOKENS = (PAD, EOS, UNKNOWN)
 """In the order of their ids, from 0."""
 
-CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-"""The prompt is what the messages say; the completion starts right after."""
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ message['content'] }}{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}"
+    "{% endfor %}"
+)
+"""The prompt is what the messages say; a completion starts right after, and what is said then right after its end."""
 
 NUM_IDS_STEP = 64
 """Most alphabets fit into 64 ids; all of ASCII needs 128."""

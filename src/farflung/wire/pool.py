@@ -83,10 +83,12 @@ class EnvironmentSpec(Record, frozen=True, kw_only=True):
     """Parts with shares of their own, whose tasks are interleaved (`slots.strata`); empty = one part."""
     graders: tuple[GraderSpec, ...] = ()
     """What verdicts come from; empty = the environment's own code, of the version that is installed."""
+    num_agents: int = 1
+    """Rollouts that one attempt at a task gives: one per agent of the episode."""
 
     def __post_init__(self) -> None:
         require_names(name=self.name)
-        require_counts(at_least=1, num_tasks=self.num_tasks)
+        require_counts(at_least=1, num_tasks=self.num_tasks, num_agents=self.num_agents)
         require_counts(target_lengths=min(self.target_lengths, default=0))
         require_strata(self.strata, self.num_tasks)
         require_exact_integers(self.args)
@@ -105,9 +107,9 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     tokenizer_digest: str
     model_config_digest: str
     group_size: int
-    """G, rollouts per task."""
+    """G, attempts at each task: that many rollouts of each agent."""
     groups_per_slot: int
-    """Tasks in one slot; one lease is worth `groups_per_slot * group_size` rollouts."""
+    """Tasks in one slot."""
     groups_per_batch: int
     """Groups that the trainer takes for one policy version, signal or not."""
     max_staleness: int
@@ -131,6 +133,16 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     @property
     def is_deterministic(self) -> bool:
         return self.deterministic_seed is not None
+
+    @property
+    def rollouts_per_group(self) -> int:
+        """Of one task. Sample `s` is agent `s % num_agents` of episode `s // num_agents`."""
+        return self.group_size * self.environment.num_agents
+
+    @property
+    def rollouts_per_slot(self) -> int:
+        """What one lease is worth."""
+        return self.groups_per_slot * self.rollouts_per_group
 
     def __post_init__(self) -> None:
         require_names(name=self.name)

@@ -27,12 +27,12 @@ class Rollout:
     group: int
     """Position of the task in the slot."""
     sample: int
-    """Position of the rollout in its group."""
+    """Position of the rollout in its group: episode * agents + agent."""
     prompt_tokens: NDArray[np.int32]
     completion_tokens: NDArray[np.int32]
-    """[T] ids, the end-of-sequence id included."""
+    """[T] ids, end-of-sequence ids included. In episodes of several turns also what lies between the turns."""
     logprobs: NDArray[np.float32]
-    """[T] the engine's own, float32 log-softmax at the sampling temperature."""
+    """[T] the engine's own, float32 log-softmax at the sampling temperature; 0.0 at tokens that nobody drew."""
     stop_reason: StopReason
     policy_version: int
     target_length: int = 0

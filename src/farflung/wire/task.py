@@ -7,7 +7,7 @@ from farflung.wire.invariants import require_counts, require_names
 
 
 class Message(Record, frozen=True, kw_only=True):
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
 
 

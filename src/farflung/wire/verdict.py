@@ -1,6 +1,7 @@
 """A validator's finding on one submission, with the evidence that it rests on."""
 
 from enum import StrEnum
+from itertools import pairwise
 from typing import ClassVar
 
 from farflung.wire.canonical import Record
@@ -46,6 +47,8 @@ class RejectReason(StrEnum):
     PROMPT = "prompt"
     TOKEN_RANGE = "token_range"
     TERMINATION = "termination"
+    TRANSCRIPT = "transcript"
+    """An episode that the environment would not have played so."""
     TARGET_LENGTH = "target_length"
     LOGPROB_RANGE = "logprob_range"
     VALIDATOR_FAULT = "validator_fault"
@@ -79,11 +82,21 @@ class RewardResult(Record, frozen=True, kw_only=True):
     """1 if the task itself was solved, without shaping; None = the environment does not say."""
     components: dict[str, float] = {}
     """Named parts, for metrics, e.g. {"answer": 1.0, "length": -0.2}."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """[start, end) of each turn of the model, in completion tokens; empty = the whole completion."""
+    turn_rewards: tuple[float, ...] = ()
+    """One per span, which sum to the reward; empty = judged by outcome alone."""
 
     def __post_init__(self) -> None:
         require_counts(group=self.group, sample=self.sample)
         require_finite("reward or correct", (value for value in (self.reward, self.correct) if value is not None))
         require_finite("components", self.components.values())
+        require_finite("turn_rewards", self.turn_rewards)
+        bounds = [0, *(bound for span in self.spans for bound in span)]
+        if any(after < before for before, after in pairwise(bounds)) or any(start >= end for start, end in self.spans):
+            raise ValueError(f"spans {self.spans}: they must be in order, apart, and none empty")
+        if self.turn_rewards and len(self.turn_rewards) != len(self.spans):
+            raise ValueError(f"{len(self.turn_rewards)} rewards of turns but {len(self.spans)} spans")
 
 
 class EvidenceBundle(Record, frozen=True, kw_only=True):

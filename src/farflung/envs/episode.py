@@ -53,7 +53,7 @@ class EpisodeGrade:
 
 @runtime_checkable
 class Episodic(Protocol):
-    """An environment of several turns or agents. Optional."""
+    """An environment of several turns or agents. Optional; `task.messages` is then the prompt of agent 0."""
 
     num_agents: int
     max_turns: int
@@ -72,6 +72,37 @@ class Episodic(Protocol):
     def grade_episode(self, task: Task, turns: Sequence[AgentTurn]) -> tuple[EpisodeGrade, ...]:
         """One grade per agent, also for episodes that a limit ended. Never raises on any text."""
         ...
+
+
+@runtime_checkable
+class DemonstratesTurns(Protocol):
+    """An `Episodic` environment that knows what may be said at each turn, for supervised warm starts. Optional."""
+
+    def demonstrate_turn(self, task: Task, turns: Sequence[AgentTurn], draw: int) -> str:
+        """A turn worth imitating of whom `next_ask` asks, varied by `draw`."""
+        ...
+
+
+class SingleTurn:
+    """Any other environment as episodes of one turn. Implements `Episodic`."""
+
+    num_agents = 1
+    max_turns = 1
+    max_turn_tokens = 0
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def next_ask(self, task: Task, turns: Sequence[AgentTurn]) -> Ask | None:
+        return None if turns else Ask(agent=0, messages=task.messages)
+
+    def grade_episode(self, task: Task, turns: Sequence[AgentTurn]) -> tuple[EpisodeGrade, ...]:
+        return (EpisodeGrade(grade=self._environment.grade(task, turns[0].text)),)
+
+
+def as_episodic(environment: Environment) -> Episodic:
+    """The environment itself, or its episodes of one turn."""
+    return environment if isinstance(environment, Episodic) else SingleTurn(environment)
 
 
 def num_agents_of(environment: Environment) -> int:

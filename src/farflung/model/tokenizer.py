@@ -101,6 +101,11 @@ class Tokenizer:
         """
         return self.encode(self.render(messages))
 
+    @property
+    def special_tokens(self) -> tuple[str, ...]:
+        """Their texts, as the vocabulary orders them."""
+        return tuple(token for token in self._special_ids.values() if token)
+
     def special_token_in(self, text: str) -> str | None:
         """A special token that `text` spells, whose id it would become; None if there is none."""
         return next((token for token in self._special_ids.values() if token and token in text), None)

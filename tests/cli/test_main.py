@@ -21,6 +21,7 @@ COMMANDS = [
     "trainer",
     "worker",
     "validator",
+    "audit",
     "status",
     "model",
     "eval",

@@ -15,7 +15,7 @@ from farflung.coordinator.clock import wall_clock_ms
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.service import run
 from farflung.identity.keys import key_from_bytes
-from farflung.identity.signing import sign
+from farflung.identity.signing import Signable, sign
 from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop, SlotOutcome
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Lease, LeaseRequest
@@ -79,8 +79,9 @@ def manifest_of(spec: PoolSpec, version: int, previous: Manifest | None) -> Mani
     return signed(manifest)
 
 
-def signed(manifest: Manifest) -> Manifest:
-    return sign(manifest, TRAINER)
+def signed(record: Signable) -> Signable:
+    """By the trainer."""
+    return sign(record, TRAINER)
 
 
 def rollout_file(lease: Lease) -> bytes:
@@ -157,7 +158,7 @@ def publication_of(
         drops=tuple(drops),
         previous_digest="" if last.batch is None else last.batch.digest(),
     )
-    return Publication(manifest=manifest, batch=batch)
+    return Publication(manifest=manifest, batch=signed(batch))
 
 
 @dataclass

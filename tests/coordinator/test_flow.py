@@ -279,25 +279,30 @@ async def test_publications_that_break_the_chain_are_refused_and_change_nothing(
     def changed(**changes: Any) -> Any:
         return replace(good, manifest=build.signed(replace(manifest, **changes)))
 
+    def with_batch(**changes: Any) -> Any:
+        return replace(good, batch=build.signed(replace(batch, **changes)))
+
     other = sha256_hex(b"other")
     missing = build.manifest_of(pool.spec, 7, None)
     cases = {
-        "wrong_pool": [changed(pool_digest=other), replace(good, batch=replace(batch, pool_digest=other))],
+        "wrong_pool": [changed(pool_digest=other), with_batch(pool_digest=other)],
         "version_order": [changed(policy_version=2), changed(policy_version=0), changed(previous_digest=other)],
         "bad_signature": [
             replace(good, manifest=replace(manifest, signature="")),
             replace(good, manifest=replace(manifest, optimizer_step=99)),
             replace(good, manifest=sign(manifest, new_key())),
+            replace(good, batch=replace(batch, signature="")),
+            replace(good, batch=sign(batch, new_key())),
         ],
         "digest_mismatch": [changed(policy_digest=other)],
         "chunk_missing": [changed(files=missing.files, policy_digest=missing.policy_digest)],
         "batch_link": [
-            replace(good, batch=replace(batch, policy_version=2)),
-            replace(good, batch=replace(batch, previous_digest=other)),
-            replace(good, batch=replace(batch, items=batch.items * 2)),
-            replace(good, batch=replace(batch, items=(replace(batch.items[0], slot=5),))),
-            replace(good, batch=replace(batch, items=(replace(batch.items[0], submission_digest=other),))),
-            replace(good, batch=replace(batch, drops=(SlotDrop(slot=0, reason="both"),))),
+            with_batch(policy_version=2),
+            with_batch(previous_digest=other),
+            with_batch(items=batch.items * 2),
+            with_batch(items=(replace(batch.items[0], slot=5),)),
+            with_batch(items=(replace(batch.items[0], submission_digest=other),)),
+            with_batch(drops=(SlotDrop(slot=0, reason="both"),)),
         ],
     }
     for reason, publications in cases.items():

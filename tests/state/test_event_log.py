@@ -48,6 +48,19 @@ def test_a_snapshot_replaces_what_was_before_it(log: EventLog) -> None:
     assert list(log.replay()) == [snapshot, *entries(11, 13)]
 
 
+def test_what_a_snapshot_stands_for_is_there_until_it_is_forgotten(log: EventLog) -> None:
+    log.write(entries(0, 10))
+    snapshot = Entry(sequence=10, at_ms=0, kind=SNAPSHOT, body=b"all of it")
+    log.forget(before=10)
+    assert log.read(0, 99) == entries(0, 10), "no snapshot stands for them"
+    log.write([snapshot, *entries(11, 13)])
+    assert log.read(7, 5) == [*entries(7, 10), snapshot, *entries(11, 12)]
+    log.forget(before=4)
+    assert log.read(0, 99) == [*entries(4, 10), snapshot, *entries(11, 13)]
+    log.forget(before=99)
+    assert log.read(0, 99) == list(log.replay()) == [snapshot, *entries(11, 13)]
+
+
 def test_a_gap_is_noticed(log: EventLog) -> None:
     log.write(entries(0, 2))
     log.write(entries(3, 4))
@@ -74,6 +87,7 @@ def test_the_file_does_not_grow_when_snapshots_are_taken(tmp_path: Path) -> None
     for start in range(0, 510, 51):
         log.write([entry(sequence, bytes(32_000)) for sequence in range(start, start + 50)])
         log.write([entry(start + 50, b"", SNAPSHOT)])
+        log.forget(before=start + 51)
     num_bytes = sum(found.stat().st_size for found in tmp_path.iterdir())
     log.close()
     assert num_bytes < 10 << 20, "16 MB were written; one round of 1.6 MB and SQLite's write-ahead log may stay"

@@ -12,7 +12,7 @@ import torch
 
 from farflung.coordinator.journal import PoolOpened, Published, decode
 from farflung.rl.types import Batch, RolloutGroup
-from farflung.slots.curriculum import lease_problem
+from farflung.slots.audit import lease_problem
 from farflung.slots.events import LeaseGranted
 from farflung.slots.strata import interleaving_of
 from farflung.state.event_log import SqlEventLog

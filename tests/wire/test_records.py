@@ -16,6 +16,7 @@ from farflung.errors import PeerFault
 from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop, SlotOutcome
 from farflung.wire.canonical import Record, sha256_hex
 from farflung.wire.curriculum import CurriculumPlan, StratumPlan
+from farflung.wire.epoch import EpochNotice, EpochNotices
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Chunk, Manifest, ManifestFile, Publication, TensorEntry, WeightsPatch
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
@@ -188,6 +189,15 @@ HEARTBEAT = Heartbeat(
 )
 NODE_STATUS = NodeStatus(heartbeat=HEARTBEAT, last_seen_ms=1_750_000_000_001, is_alive=True)
 
+EPOCH = EpochNotice(
+    pool_digest=digest("pool"),
+    number=3,
+    first_slot=40,
+    commitment=digest("commitment"),
+    opened_at_ms=1_700_000_000_000,
+    end_slot=57,
+    secret="5e" * 32,
+)
 EXAMPLES: tuple[Record, ...] = (
     Message(role="user", content='Sort "3 1 2".\n\u2028\U0001f600'),
     Task(
@@ -228,6 +238,8 @@ EXAMPLES: tuple[Record, ...] = (
     MANIFEST,
     PATCH,
     ENVIRONMENT.strata[0],
+    EPOCH,
+    EpochNotices(items=(EPOCH,)),
     ENVIRONMENT.graders[0],
     PLAN.strata[0],
     PLAN,

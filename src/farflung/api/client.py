@@ -14,12 +14,14 @@ import aiohttp
 
 from farflung.api import routes
 from farflung.api.errors import Refused
-from farflung.api.records import MAX_ASSIGNMENTS, MAX_OUTCOMES, Assignments, OpenSlots, Outcomes, Refusal
+from farflung.api.records import MAX_ASSIGNMENTS, MAX_OUTCOMES, Assignments, LedgerIndex, OpenSlots, Outcomes, Refusal
 from farflung.api.routes import Route
 from farflung.errors import PeerFault, Transient
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.canonical import Record, sha256_hex
 from farflung.wire.curriculum import CurriculumPlan
+from farflung.wire.epoch import EpochNotice, EpochNotices
+from farflung.wire.history import FOLDER, MAX_SEGMENT_BYTES
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.node import Heartbeat, PoolStatus, Role
@@ -108,6 +110,27 @@ class CoordinatorClient:
         if len(data) != num_bytes or sha256_hex(data) != sha256:
             raise PeerFault("chunk_digest", f"chunk {sha256}: got {len(data)} bytes with hash {sha256_hex(data)}")
         return data
+
+    # The auditor.
+
+    async def epochs(self) -> list[EpochNotice]:
+        """Commitments, and the secrets of epochs that are over; oldest first."""
+        return list((await self._record(routes.EPOCHS, EpochNotices)).items)
+
+    async def ledger_keys(self) -> list[str]:
+        """Of everything that was published of the journal, in order."""
+        keys: list[str] = []
+        while True:
+            query = {"after": keys[-1] if keys else ""}
+            found = (await self._record(routes.LEDGER, LedgerIndex, query=query)).keys
+            if not found:
+                return keys
+            keys += found
+
+    async def ledger_part(self, key: str) -> bytes:
+        """A segment or a revealed epoch; refused `not_found` when there is none of this key."""
+        parts = {"name": key.removeprefix(f"{FOLDER}/")}
+        return await self._bytes(routes.LEDGER_PART, parts=parts, max_bytes=MAX_SEGMENT_BYTES)
 
     # Workers.
 

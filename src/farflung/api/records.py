@@ -10,6 +10,8 @@ MAX_ASSIGNMENTS = 64
 """Most submissions that a validator may hold at once."""
 MAX_OUTCOMES = 256
 """Most outcomes in one answer."""
+MAX_LEDGER_KEYS = 4096
+"""Most keys in one answer."""
 
 
 class Refusal(Record, frozen=True, kw_only=True):
@@ -31,6 +33,12 @@ class Outcomes(Record, frozen=True, kw_only=True):
     MAX_BYTES: ClassVar[int] = 32 << 20
 
     items: tuple[SlotOutcome, ...]
+
+
+class LedgerIndex(Record, frozen=True, kw_only=True):
+    """What is published of the journal (`wire.history`), in order; ask for those after the last one."""
+
+    keys: tuple[str, ...]
 
 
 class OpenSlots(Record, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ not know how either side carries a call out.
 from dataclasses import dataclass
 from typing import Literal
 
-from farflung.api.records import Assignments, OpenSlots, Outcomes
+from farflung.api.records import Assignments, LedgerIndex, OpenSlots, Outcomes
 from farflung.wire.canonical import Record
 from farflung.wire.curriculum import CurriculumPlan
+from farflung.wire.epoch import EpochNotices
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.node import Heartbeat, PoolStatus, Role
@@ -58,6 +59,11 @@ LATEST_MANIFEST = Route(method="GET", path="/v1/manifests/latest", gives=Manifes
 MANIFEST = Route(method="GET", path="/v1/manifests/{version}", gives=Manifest)
 CURRICULUM = Route(method="GET", path="/v1/curricula/{digest}", gives=CurriculumPlan)
 """The plan that manifests and leases name by this digest, for whoever checks what was sampled."""
+EPOCHS = Route(method="GET", path="/v1/epochs", gives=EpochNotices)
+"""Commitments to the secrets of epochs, and the secrets of those that are over."""
+LEDGER = Route(method="GET", path="/v1/ledger", gives=LedgerIndex)
+"""Query `after`: a key. Keys of what is published of the journal (`wire.history`)."""
+LEDGER_PART = Route(method="GET", path="/v1/ledger/{name}")
 LEASE = Route(method="POST", path="/v1/leases", takes=LeaseRequest, gives=Lease, roles=_WORKER)
 """Query `wait_s`; 204 when there is no slot for this node and version in time."""
 FORFEIT = Route(method="POST", path="/v1/forfeits", takes=Forfeit, roles=_WORKER)

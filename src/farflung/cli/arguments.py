@@ -84,6 +84,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
                 help=f"holds the pool's {role} token (default: {VARIABLE}, or tokens/{role} in CONFIG's run folder)",
             )
     _add_status(commands)
+    _add_audit(commands)
     _add_plot(commands)
     _add_forward(commands)
     _add_settings(commands)
@@ -120,6 +121,16 @@ def _add_status(commands: Commands) -> None:
     epilog = "example:\n  farflung status http://127.0.0.1:7400"
     status = _command(commands, "status", "ask a coordinator what goes on", help_texts.STATUS, epilog)
     status.add_argument("url", metavar="URL", help="address of the coordinator")
+
+
+def _add_audit(commands: Commands) -> None:
+    audit = _command(
+        commands, "audit", "compute again what a coordinator did", help_texts.AUDIT, help_texts.AUDIT_EPILOG
+    )
+    audit.add_argument(
+        "source", metavar="RUN|URL", help="folder of a run that stands still, or a coordinator's address"
+    )
+    audit.add_argument("--json", action="store_true", help="for programs")
 
 
 def _add_plot(commands: Commands) -> None:

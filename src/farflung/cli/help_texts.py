@@ -116,6 +116,18 @@ token: the file tokens/validator of the coordinator's run, or FARFLUNG_TOKEN."""
 
 ROLES = {"coordinator": COORDINATOR, "trainer": TRAINER, "worker": WORKER, "validator": VALIDATOR}
 
+AUDIT = """\
+Compute again what a coordinator did: whether the secrets of its epochs are the
+promised ones, each lease has the tasks and draws that follow from them, every
+step was allowed, and versions and batch records follow each other. A run's own
+folder is audited to its last step; of an address, what it has published, which
+is everything up to the last epoch that is over. Exit code 1 = something is not
+as the rules say."""
+AUDIT_EPILOG = """\
+examples:
+  farflung audit runs/demo
+  farflung audit http://10.0.0.7:7400 --json"""
+
 STATUS = """\
 Ask a coordinator what goes on: who is there, what each process does, how much
 work is done and what was dropped."""

@@ -37,6 +37,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.status import show_status
 
             return show_status(arguments.url)
+        case "audit":
+            from farflung.cli.audit import run_audit
+
+            return run_audit(arguments)
         case "sft":
             from farflung.cli.sft import run_sft_command
 

@@ -8,7 +8,14 @@ from aiohttp.typedefs import Handler, Middleware
 
 from farflung.api import routes
 from farflung.api.errors import RefusalReason, Refused
-from farflung.api.records import MAX_ASSIGNMENTS, MAX_OUTCOMES, Assignments, Outcomes
+from farflung.api.records import (
+    MAX_ASSIGNMENTS,
+    MAX_LEDGER_KEYS,
+    MAX_OUTCOMES,
+    Assignments,
+    LedgerIndex,
+    Outcomes,
+)
 from farflung.api.routes import Route
 from farflung.api.server import exchange
 from farflung.api.server.gate import Gate, through
@@ -19,6 +26,8 @@ from farflung.coordinator.judging import JudgingDesk
 from farflung.coordinator.leasing import LeasingDesk
 from farflung.coordinator.publishing import PublishingDesk
 from farflung.coordinator.status import pool_status
+from farflung.wire import history
+from farflung.wire.epoch import EpochNotices
 from farflung.wire.lease import Forfeit, LeaseRequest
 from farflung.wire.manifest import Publication
 from farflung.wire.node import Heartbeat, Role
@@ -32,6 +41,7 @@ _PATTERNS = {
     "{sha256}": "{sha256:[0-9a-f]{64}}",
     "{digest}": "{digest:[0-9a-f]{64}}",
     "{key}": "{key:.{1,256}}",
+    "{name}": r"{name:[a-z0-9.-]{1,64}}",
 }
 DOWNLOADABLE = ("rollouts/", "evidence/")
 
@@ -46,6 +56,9 @@ def build_app(core: Core, judging: JudgingDesk, gate: Gate, tokens: Mapping[Role
         routes.LATEST_MANIFEST: trainers.latest_manifest,
         routes.MANIFEST: trainers.manifest,
         routes.CURRICULUM: trainers.curriculum,
+        routes.EPOCHS: _epochs(core),
+        routes.LEDGER: _ledger(core),
+        routes.LEDGER_PART: _ledger_part(core),
         routes.LEASE: workers.lease,
         routes.FORFEIT: workers.forfeit,
         routes.TICKET: workers.ticket,
@@ -127,6 +140,39 @@ def _status(core: Core) -> Handler:
         return exchange.record_answer(answer)
 
     return status
+
+
+def _epochs(core: Core) -> Handler:
+    async def epochs(_request: web.Request) -> web.StreamResponse:
+        notices = core.state.epochs.notices(core.state.oldest_open_slot)
+        await core.committed()
+        return exchange.record_answer(EpochNotices(items=tuple(notices)))
+
+    return epochs
+
+
+def _ledger(core: Core) -> Handler:
+    async def ledger(request: web.Request) -> web.StreamResponse:
+        after = request.query.get("after", "")
+        keys = [key for key in await core.files.ledger_keys() if key > after]
+        return exchange.record_answer(LedgerIndex(keys=tuple(keys[:MAX_LEDGER_KEYS])))
+
+    return ledger
+
+
+def _ledger_part(core: Core) -> Handler:
+    async def ledger_part(request: web.Request) -> web.StreamResponse:
+        key = f"{history.FOLDER}/{request.match_info['name']}"
+        if not history.is_ledger_key(key):
+            raise Refused(RefusalReason.NOT_FOUND, f"{key!r} is no part of a ledger")
+        try:
+            data = await core.files.get_ledger(key)
+        except KeyError:
+            raise Refused(RefusalReason.NOT_FOUND, f"{key!r} was not published") from None
+        async with core.outgoing.hold(len(data), exchange.provider_of(request)):
+            return await exchange.send_bytes(request, data)
+
+    return ledger_part
 
 
 class _Workers:

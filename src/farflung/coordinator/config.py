@@ -141,6 +141,12 @@ class CoordinatorConfig(Config):
     )
     max_judgings: int = Field(3, ge=1, description="Failed attempts to judge one submission before it is set aside.")
     sweep_s: float = Field(0.5, gt=0, description="Seconds between looks at what time has ended.")
+    epoch_s: float = Field(
+        3600.0,
+        gt=0,
+        le=604_800,
+        description="An epoch lasts this long; then its secret is published, so that anyone can check its leases.",
+    )
     keep_versions: int | None = Field(
         16,
         ge=1,

@@ -132,7 +132,7 @@ class Core:
         self.switchboard.close()
 
     def ticket(self, lease: Lease) -> UploadTicket:
-        return write_ticket(self.state.rules, self.state.secret, lease)
+        return write_ticket(self.state.rules, self.state.epochs.of_slot(lease.slot).secret, lease)
 
     def files_in_use(self) -> set[str]:
         """Keys of rollout files and evidence of slots that are not forgotten."""

@@ -1,7 +1,7 @@
 """Rollout files, evidence and chunks in the store, off the event loop; and which of them are garbage.
 
-Keys: `rollouts/<version>/<lease>-<token>.parquet`, `evidence/<digest>.json`, `chunks/<sha256>`. This module does not
-know who may read or write what.
+Keys: `rollouts/<version>/<lease>-<token>.parquet`, `evidence/<digest>.json`, `chunks/<sha256>`, `ledger/...`. This
+module does not know who may read or write what.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from farflung.api.routes import MAX_CHUNK_BYTES, evidence_key
 from farflung.errors import Transient
 from farflung.store.base import Store
 from farflung.wire.canonical import sha256_hex
+from farflung.wire.history import FOLDER, MAX_SEGMENT_BYTES
 from farflung.wire.manifest import Manifest
 from farflung.wire.verdict import EvidenceBundle
 
@@ -70,6 +71,17 @@ class Files:
     async def get(self, key: str, max_bytes: int) -> bytes:
         """Raises `KeyError` when absent."""
         return await asyncio.to_thread(self._store.get, key, max_bytes=max_bytes)
+
+    async def ledger_keys(self) -> list[str]:
+        """Of what was published of the journal."""
+        return await asyncio.to_thread(self._store.keys, FOLDER)
+
+    async def put_ledger(self, key: str, data: bytes) -> None:
+        await asyncio.to_thread(self._store.put, key, data)
+
+    async def get_ledger(self, key: str) -> bytes:
+        """Raises `KeyError` when absent."""
+        return await self.get(key, MAX_SEGMENT_BYTES)
 
     async def put_evidence(self, evidence: EvidenceBundle) -> None:
         """Under its digest, so the same bundle again is the same object."""

@@ -10,6 +10,7 @@ import msgspec
 
 from farflung.errors import OurFault
 from farflung.slots import events
+from farflung.slots.epochs import EpochBegan
 from farflung.slots.ledger import LedgerState
 from farflung.state.event_log import SNAPSHOT, Entry
 from farflung.wire.canonical import Record
@@ -27,7 +28,8 @@ class PoolOpened(Record, frozen=True, kw_only=True):
     format: int = FORMAT
     spec: PoolSpec
     secret: bytes
-    """Random; tasks, target lengths and draw seeds are keyed with it."""
+    """Random; tasks, target lengths and draw seeds of the first epoch are keyed with it."""
+    at_ms: int = 0
 
 
 class Published(Record, frozen=True, kw_only=True):
@@ -42,6 +44,7 @@ class Snapshot(Record, frozen=True, kw_only=True):
     manifests: tuple[Manifest, ...]
     last_publication: Publication | None
     plans: tuple[CurriculumPlan, ...] = ()
+    epochs: tuple[EpochBegan, ...] = ()
 
 
 SlotEvent = (
@@ -53,12 +56,13 @@ SlotEvent = (
     | events.JudgingLapsed
     | events.SlotClosed
 )
-JournalRecord = PoolOpened | Published | Snapshot | SlotEvent
+JournalRecord = PoolOpened | Published | Snapshot | EpochBegan | SlotEvent
 
 _KINDS: Mapping[str, type[JournalRecord]] = {
     "pool_opened": PoolOpened,
     "published": Published,
     SNAPSHOT: Snapshot,
+    "epoch_began": EpochBegan,
     "lease_granted": events.LeaseGranted,
     "lease_expired": events.LeaseExpired,
     "forfeited": events.Forfeited,

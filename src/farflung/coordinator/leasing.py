@@ -18,8 +18,6 @@ from farflung.wire.verdict import SlotState
 
 logger = logging.getLogger(__name__)
 
-EPOCH = 0
-"""One epoch for the whole run, until epochs are settled."""
 SUPERSEDED = "superseded"
 """Why a lease is forfeited when its node asks for one of a newer version."""
 ReadBody = Callable[[int], Awaitable[bytes]]
@@ -76,7 +74,7 @@ class LeasingDesk:
             receipt = self._receipt(digest)  # it may have been handed in by another connection meanwhile
         if receipt is None:
             self._check_claim(submission)
-            receipt = self._write_receipt(digest)
+            receipt = self._write_receipt(digest, submission.slot)
             self._core.step(Submitted(submission=submission, receipt=receipt))
             self._core.files.forget_upload(submission.file_key)
         await self._core.committed()
@@ -119,14 +117,16 @@ class LeasingDesk:
             return None if version == table.newest or table.rules.is_deterministic else []
         if table.rules.is_deterministic:
             request = self._of_version(request, table.version_of(grant.slot))
+        epoch = core.state.epochs.of_slot(grant.slot)
         lease = write_lease(
             core.state.rules,
             core.state.pool_digest,
-            core.state.secret,
+            epoch.secret,
             request,
             grant,
             now_ms=now_ms,
             plan=core.state.plan_of(request.policy_version),
+            first_slot=epoch.first_slot,
         )
         core.step(LeaseGranted(lease=lease))
         if provider is not None:
@@ -235,13 +235,13 @@ class LeasingDesk:
                 f"{submission.file_key} has sha256 {stored}, the submission says {submission.file_digest}",
             )
 
-    def _write_receipt(self, digest: str) -> Receipt:
+    def _write_receipt(self, digest: str, slot: int) -> Receipt:
         now_ms = self._core.now_ms()
         judge_ms = round(self._core.config.judge_s * 1000) * self._core.config.max_judgings
         return Receipt(
             submission_digest=digest,
             sequence=self._core.next_sequence,
-            epoch=EPOCH,
+            epoch=self._core.state.epochs.of_slot(slot).number,
             received_at_ms=now_ms,
             deadline_ms=now_ms + judge_ms,
         )

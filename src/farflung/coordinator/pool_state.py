@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from farflung.coordinator.journal import FORMAT, JournalRecord, PoolOpened, Published, Snapshot
 from farflung.errors import OurFault, UserError
 from farflung.slots import events
+from farflung.slots.epochs import EpochBegan, EpochBook
 from farflung.slots.ledger import Instruction, Ledger, VersionRetired
 from farflung.wire.curriculum import CurriculumPlan
 from farflung.wire.manifest import Publication
@@ -15,7 +16,7 @@ from farflung.wire.pool import PoolSpec
 
 
 class PoolState:
-    """Pool rules, secret, slots and published versions.
+    """Pool rules, epochs, slots and published versions.
 
     Args:
         start: the journal's first record.
@@ -27,8 +28,9 @@ class PoolState:
         if self.opened.format != FORMAT:
             raise UserError(f"the event log has format {self.opened.format}, this version of farflung reads {FORMAT}")
         self.rules = self.opened.spec
-        self.secret = self.opened.secret
         self.pool_digest = self.rules.digest()
+        first_epoch = EpochBegan(number=0, first_slot=0, secret=self.opened.secret, at_ms=self.opened.at_ms)
+        self.epochs = EpochBook(self.pool_digest, (snapshot.epochs if snapshot else ()) or (first_epoch,))
         self.ledger = Ledger(self.rules, snapshot.ledger if snapshot else None)
         self.manifests = {manifest.policy_version: manifest for manifest in (snapshot.manifests if snapshot else ())}
         """Version -> manifest, for versions that may still be fetched, and those that they are made from by patches."""
@@ -45,6 +47,11 @@ class PoolState:
         match record:
             case PoolOpened() | Snapshot():
                 raise OurFault(f"a {type(record).__name__} record in the middle of the journal")
+            case EpochBegan():
+                table = self.ledger.table
+                self.epochs.begin(record, table.next_slot)
+                self.epochs.forget(min((slot.slot for slot in table.slots()), default=table.next_slot))
+                return []
             case Published():
                 instructions = self._publish(record.publication)
             case _:
@@ -52,6 +59,12 @@ class PoolState:
         if any(isinstance(instruction, VersionRetired) for instruction in instructions):
             self._forget_versions()
         return instructions
+
+    @property
+    def oldest_open_slot(self) -> int:
+        """Every slot before it has ended."""
+        table = self.ledger.table
+        return min(table.open_slots(), default=table.next_slot)
 
     def _forget_versions(self) -> None:
         """Those that nobody fetches any more, nor needs for the patches on them."""
@@ -81,6 +94,7 @@ class PoolState:
             manifests=tuple(self.manifests.values()),
             last_publication=self.last_publication,
             plans=tuple(self.plans.values()),
+            epochs=tuple(self.epochs.began),
         )
 
     def chunks_in_use(self) -> set[str]:

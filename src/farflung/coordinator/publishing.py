@@ -134,6 +134,10 @@ class PublishingDesk:
         if batch is None:
             return
         self._check_pool(batch.pool_digest)
+        try:
+            check_signer(batch, signer_of(publication.manifest))
+        except PeerFault as fault:
+            raise Refused(RefusalReason.BAD_SIGNATURE, fault.detail) from fault
         if batch.policy_version != publication.manifest.policy_version:
             raise Refused(
                 RefusalReason.BATCH_LINK,

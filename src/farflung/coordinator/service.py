@@ -23,6 +23,7 @@ from farflung.coordinator.files import Files
 from farflung.coordinator.journal import JournalRecord, PoolOpened, decode, encode
 from farflung.coordinator.judging import JudgingDesk
 from farflung.coordinator.pool_state import PoolState, check_same_pool, restore
+from farflung.coordinator.public_ledger import PublicLedger, begin_due_epoch
 from farflung.coordinator.sweep import collect_garbage, step_due
 from farflung.errors import FarflungError, Transient, UserError
 from farflung.slots.deterministic import secret_of
@@ -103,8 +104,8 @@ async def serve(
     commits = GroupCommit(log, next_sequence)
     try:
         if state is None:
-            opened = PoolOpened(spec=pool_spec, secret=_new_secret(pool_spec))
-            await commits.append(*encode(opened), now_ms())
+            opened = PoolOpened(spec=pool_spec, secret=_new_secret(pool_spec), at_ms=now_ms())
+            await commits.append(*encode(opened), opened.at_ms)
             state = PoolState(opened)
         core = Core(config, state, commits, Files(store), num_since_snapshot=num_entries, now_ms=now_ms)
         judging = JudgingDesk(core)
@@ -118,7 +119,8 @@ async def serve(
         logger.info("pool %s: version %d, listening on %s", pool_spec.name, core.table.newest, url)
         on_listening(url)
         try:
-            await _sweep_until(stop, core, judging, commits)
+            ledger = await PublicLedger.resume(core, commits, core.files)
+            await _sweep_until(stop, core, judging, commits, ledger)
         finally:
             core.switchboard.close()
             await runner.cleanup()
@@ -134,7 +136,9 @@ def _new_secret(pool_spec: PoolSpec) -> bytes:
     return secrets.token_bytes(SECRET_BYTES)
 
 
-async def _sweep_until(stop: asyncio.Event, core: Core, judging: JudgingDesk, commits: GroupCommit) -> None:
+async def _sweep_until(
+    stop: asyncio.Event, core: Core, judging: JudgingDesk, commits: GroupCommit, ledger: PublicLedger
+) -> None:
     """Do what time brings, until stopped or until the journal fails."""
     stopping = asyncio.create_task(stop.wait())
     ends = (stopping, commits.failed)
@@ -147,10 +151,12 @@ async def _sweep_until(stop: asyncio.Event, core: Core, judging: JudgingDesk, co
                 return
             _excuse_pause(core, loop.time() - started_s)
             step_due(core, judging)
+            begin_due_epoch(core)
             try:
                 await collect_garbage(core)
+                await ledger.publish()
             except Transient as error:
-                logger.warning("garbage stays for now: %s", error)
+                logger.warning("garbage and ledger stay for now: %s", error)
     finally:
         stopping.cancel()
 

@@ -10,7 +10,7 @@
 
 The last two take turns by the plan's weights, and within a stratum r in every 1000 revisit. Nobody without the secret
 can foresee a task, and whoever has it (the coordinator now, everybody after the reveal) can recompute all of them:
-`lease_problem` is that audit. This module does not know why a plan wants what it wants (`rl.curriculum`).
+`slots.audit` is that audit. This module does not know why a plan wants what it wants (`rl.curriculum`).
 """
 
 from bisect import bisect_right
@@ -20,8 +20,7 @@ from farflung.slots.permutation import KeyedPermutation, slot_tasks
 from farflung.slots.seeds import keyed_hash
 from farflung.slots.strata import interleaving_of, turns_by
 from farflung.wire.curriculum import PERMILLE, CurriculumPlan, StratumPlan
-from farflung.wire.lease import Lease
-from farflung.wire.pool import EnvironmentSpec, PoolSpec
+from farflung.wire.pool import EnvironmentSpec
 
 EXPLORE_DOMAIN = "farflung/stratum-tasks/1"
 FRESH_DOMAIN = "farflung/fresh-tasks/1"
@@ -56,21 +55,6 @@ def plan_problem(plan: CurriculumPlan, environment: EnvironmentSpec) -> str | No
                 return f"the plan names task {task}, the environment has {environment.num_tasks}"
             if environment.strata and interleaving_of(environment.strata).locate(task)[0] != number:
                 return f"the plan names task {task} in stratum {number}, which does not have it"
-    return None
-
-
-def lease_problem(rules: PoolSpec, secret: bytes, lease: Lease, plan: CurriculumPlan | None) -> str | None:
-    """What is wrong with a lease's tasks, for anyone who knows the secret; None when they are as they must be.
-
-    Args:
-        plan: the one that the lease's version was published with, None if it had none.
-    """
-    digest = "" if plan is None else plan.digest()
-    if lease.curriculum_digest != digest:
-        return f"lease {lease.lease_id} names plan {lease.curriculum_digest!r}, its version has {digest!r}"
-    expected = tasks_of_slot(secret, lease.slot, rules.groups_per_slot, rules.environment, plan)
-    if lease.task_indices != expected:
-        return f"lease {lease.lease_id} has tasks {lease.task_indices}, slot {lease.slot} has {expected}"
     return None
 
 

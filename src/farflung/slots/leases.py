@@ -23,6 +23,7 @@ def write_lease(
     *,
     now_ms: int,
     plan: CurriculumPlan | None = None,
+    first_slot: int = 0,
 ) -> Lease:
     """The lease for a grant. The node learns tasks and draws from it, and chooses neither.
 
@@ -30,8 +31,9 @@ def write_lease(
         pool_digest: of `rules`; an argument because it is the same for every lease and not free.
         request: whose version and policy digest the lease is for.
         plan: the one that this version was published with, None if it had none.
+        first_slot: of the slot's epoch, from which tasks are counted: no task twice before all once, in each epoch.
     """
-    environment = rules.environment
+    environment, place = rules.environment, grant.slot - first_slot
     drawn_by, draw = (ANYBODY, 0) if rules.is_deterministic else (request.node, grant.attempt)
     return Lease(
         pool_digest=pool_digest,
@@ -41,8 +43,10 @@ def write_lease(
         node=request.node,
         policy_version=request.policy_version,
         policy_digest=request.policy_digest,
-        task_indices=tasks_of_slot(secret, grant.slot, rules.groups_per_slot, environment, plan),
-        target_lengths=slot_target_lengths(secret, grant.slot, rules.groups_per_slot, environment.target_lengths),
+        task_indices=tasks_of_slot(secret, place, rules.groups_per_slot, environment, plan),
+        target_lengths=slot_target_lengths(
+            secret, grant.slot - first_slot, rules.groups_per_slot, environment.target_lengths
+        ),
         draw_seed=draw_seed(secret, request.policy_digest, grant.slot, drawn_by, draw).hex(),
         capability_class=request.capability_class,
         issued_at_ms=now_ms,

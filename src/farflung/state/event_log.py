@@ -2,8 +2,8 @@
 
 What `write` returns from is on disk: one transaction, SQLite in WAL mode with `synchronous=FULL`. One process owns a
 log; SQLite's exclusive lock says so at once, other databases at the first sequence number that two writers both use. An
-entry of kind `snapshot` stands for everything before it: the older entries go in the same transaction, so that file and
-replay stay bounded. This module does not know what entries mean.
+entry of kind `snapshot` stands for everything before it, so replay begins there; the older entries stay until `forget`,
+for whoever still has to copy them elsewhere. This module does not know what entries mean.
 """
 
 import re
@@ -61,6 +61,14 @@ class EventLog(Protocol):
         """
         ...
 
+    def read(self, first: int, limit: int) -> list[Entry]:
+        """At most `limit` entries from `first` on, also such as a snapshot stands for; those that are still there."""
+        ...
+
+    def forget(self, before: int) -> None:
+        """Delete the entries before this sequence, as far as a snapshot stands for them."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -92,12 +100,9 @@ class SqlEventLog:
             {"sequence": entry.sequence, "at_ms": entry.at_ms, "kind": entry.kind, "body": entry.body}
             for entry in entries
         ]
-        snapshots = [entry.sequence for entry in entries if entry.kind == SNAPSHOT]
         try:
             with self._connection.begin():
                 self._connection.execute(_EVENTS.insert(), rows)
-                if snapshots:
-                    self._connection.execute(_EVENTS.delete().where(_EVENTS.c.sequence < snapshots[-1]))
         except IntegrityError as error:
             raise OurFault(f"event log {self._name}: another coordinator writes to it as well") from error
         except SQLAlchemyError as error:
@@ -107,17 +112,42 @@ class SqlEventLog:
         expected: int | None = None
         try:
             with self._connection.begin():
-                found = self._connection.execute(sa.select(_EVENTS).order_by(_EVENTS.c.sequence))
-                for row in found.yield_per(_ROWS_PER_FETCH):
+                wanted = sa.select(_EVENTS).where(_EVENTS.c.sequence >= self._newest_snapshot())
+                for row in self._connection.execute(wanted.order_by(_EVENTS.c.sequence)).yield_per(_ROWS_PER_FETCH):
                     check_next(row.sequence, row.kind, expected)
                     expected = row.sequence + 1
-                    yield Entry(sequence=row.sequence, at_ms=row.at_ms, kind=row.kind, body=row.body)
+                    yield _entry(row)
         except SQLAlchemyError as error:
             raise OurFault(f"event log {self._name} cannot be read: {_cause(error)}") from error
+
+    def read(self, first: int, limit: int) -> list[Entry]:
+        wanted = sa.select(_EVENTS).where(_EVENTS.c.sequence >= first).order_by(_EVENTS.c.sequence).limit(limit)
+        try:
+            with self._connection.begin():
+                return [_entry(row) for row in self._connection.execute(wanted)]
+        except SQLAlchemyError as error:
+            raise OurFault(f"event log {self._name} cannot be read: {_cause(error)}") from error
+
+    def forget(self, before: int) -> None:
+        try:
+            with self._connection.begin():
+                gone = _EVENTS.c.sequence < min(before, self._newest_snapshot())
+                self._connection.execute(_EVENTS.delete().where(gone))
+        except SQLAlchemyError as error:
+            raise OurFault(f"event log {self._name} cannot be written: {_cause(error)}") from error
 
     def close(self) -> None:
         self._connection.close()
         self._engine.dispose()
+
+    def _newest_snapshot(self) -> int:
+        """Its sequence; 0 while there is none."""
+        newest = sa.select(sa.func.max(_EVENTS.c.sequence)).where(_EVENTS.c.kind == SNAPSHOT)
+        return self._connection.execute(newest).scalar() or 0
+
+
+def _entry(row: Any) -> Entry:
+    return Entry(sequence=row.sequence, at_ms=row.at_ms, kind=row.kind, body=row.body)
 
 
 def check_next(sequence: int, kind: str, expected: int | None) -> None:

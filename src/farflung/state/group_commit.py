@@ -10,12 +10,15 @@ any more: every call raises the `OurFault`, and the process has to start again f
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from farflung.errors import OurFault
 from farflung.state.event_log import Entry, EventLog
 
 logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 
 class GroupCommit:
@@ -69,6 +72,10 @@ class GroupCommit:
         sequence = self.enqueue(kind, body, at_ms)
         await self.committed()
         return sequence
+
+    async def in_log(self, call: Callable[[EventLog], Answer]) -> Answer:
+        """Carry out a call on the log between two writes. What it raises passes through."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, self._log)
 
     async def close(self) -> None:
         """Write what is left and close the log."""

@@ -24,16 +24,23 @@ class MemoryEventLog:
             raise OurFault("event log in memory cannot be written: it is full")
         self.num_writes += 1
         self.entries.extend(entries)
-        starts = [index for index, entry in enumerate(self.entries) if entry.kind == SNAPSHOT]
-        if starts:
-            del self.entries[: starts[-1]]
 
     def replay(self) -> Iterator[Entry]:
         expected: int | None = None
-        for entry in self.entries:
+        for entry in self.read(self._newest_snapshot(), len(self.entries)):
             check_next(entry.sequence, entry.kind, expected)
             expected = entry.sequence + 1
             yield entry
 
+    def read(self, first: int, limit: int) -> list[Entry]:
+        return [entry for entry in self.entries if entry.sequence >= first][:limit]
+
+    def forget(self, before: int) -> None:
+        kept_from = min(before, self._newest_snapshot())
+        self.entries = [entry for entry in self.entries if entry.sequence >= kept_from]
+
     def close(self) -> None:
         pass
+
+    def _newest_snapshot(self) -> int:
+        return max((entry.sequence for entry in self.entries if entry.kind == SNAPSHOT), default=0)

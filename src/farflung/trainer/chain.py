@@ -35,7 +35,7 @@ class Chain:
     ) -> None:
         """
         Args:
-            key: what signs the manifests; None = they are for nobody outside.
+            key: what signs manifests and batch records; None = they are for nobody outside.
             snapshot_every: versions divisible by it are published whole, those between as patches where these are
                 smaller.
         """
@@ -125,7 +125,7 @@ class Chain:
         self, optimizer_step: int, items: tuple[BatchItem, ...], drops: tuple[SlotDrop, ...]
     ) -> BatchRecord:
         previous = self.last.batch if self.last is not None else None
-        return BatchRecord(
+        record = BatchRecord(
             pool_digest=self._pool_digest,
             policy_version=self.policy_version + 1,
             optimizer_step=optimizer_step,
@@ -133,3 +133,4 @@ class Chain:
             drops=drops,
             previous_digest="" if previous is None else previous.digest(),
         )
+        return record if self._key is None else sign(record, self._key)

@@ -23,6 +23,7 @@ from farflung.envs.hearsay import plain
 from farflung.model.conversation import Conversation
 from farflung.model.tokenizer import Tokenizer
 from farflung.wire.task import Task
+from farflung.wire.verdict import RewardResult
 
 REWARD_TOLERANCE = 1e-6
 """By how much rewards of turns may differ from the episode's, which is of order 1."""
@@ -131,6 +132,10 @@ class Episode:
         if all(agent in self._seats and self._seats[agent].spans for agent in range(self.num_agents)):
             return ""
         return self.fault or f"it ended ({self.ending}) after {len(self.turns)} turns, before every agent had one"
+
+    def ends_in_eos(self, agent: int) -> bool:
+        """Whether the last token of an agent's row is an end-of-sequence id."""
+        return self._seats[agent].row[-1] in self._limits.eos_token_ids
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -245,3 +250,17 @@ class Episode:
         if abs(sum(rewards) - total) > REWARD_TOLERANCE * max(1.0, abs(total)):
             return f"rewards of turns sum to {sum(rewards)}, the episode's is {total}"
         return ""
+
+
+def episode_result(group: int, sample: int, spans: tuple[tuple[int, int], ...], graded: EpisodeGrade) -> RewardResult:
+    """What is told of a rollout's worth: its grade, and which parts of it are the model's."""
+    grade = graded.grade
+    return RewardResult(
+        group=group,
+        sample=sample,
+        reward=grade.reward,
+        correct=grade.correct,
+        components=dict(grade.components),
+        spans=spans,
+        turn_rewards=() if grade.reward is None else graded.turn_rewards or (),
+    )

@@ -18,6 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 from farflung.envs import reasoning_gym
 from farflung.envs.arithmetic import Arithmetic
 from farflung.envs.base import Environment, EnvironmentFactory, graders_of
+from farflung.envs.episode import num_agents_of
 from farflung.envs.graders.registry import require_ready
 from farflung.envs.gsm8k import Gsm8k
 from farflung.envs.humaneval import HumanEval
@@ -82,6 +83,11 @@ def load_for_grading(spec: EnvironmentSpec) -> Environment:
         raise UserError(
             f"environment {spec.name} grades with {here} here, and the pool's rules say {named}: install the release "
             "that the pool was made with"
+        )
+    if num_agents_of(environment) != spec.num_agents:
+        raise UserError(
+            f"environment {spec.name} has {num_agents_of(environment)} agents here, and the pool's rules say "
+            f"{spec.num_agents}: install the release that the pool was made with"
         )
     return environment
 

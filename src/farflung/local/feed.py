@@ -182,12 +182,7 @@ class LocalFeed:
         task_indices = self._task_indices.pop(turn.slot)
         match answer:
             case Sampled():
-                groups = groups_of(
-                    answer,
-                    policy_version=turn.policy_version,
-                    group_size=self._pool.group_size,
-                    task_indices=task_indices,
-                )
+                groups = groups_of(answer, self._pool, policy_version=turn.policy_version, task_indices=task_indices)
                 num_tokens = sum(answer.lengths)
                 self._tally.sampled(answer, num_tokens)
                 await self._inbox.admit(turn.slot, turn.policy_version, groups, num_tokens, answer.heartbeat.node)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from farflung.envs.base import Environment, Grade
+from farflung.envs.episode import EpisodeGrade
+from farflung.envs.playing import Episode
 from farflung.wire.task import Task
 
 UNGRADED = Grade(reward=None)
@@ -33,6 +35,17 @@ class Grader:
             self._note("RewardOutOfRange", f"{problem} (task {task.task_id})")
             return UNGRADED
         return grade
+
+    def grade_episode(self, episode: Episode) -> tuple[EpisodeGrade, ...]:
+        """[agents] Never raises for what the environment does, in play or in grading."""
+        try:
+            return episode.grades(self._max_abs_reward)
+        except Exception as error:  # noqa: BLE001 - the boundary to the environment, which is other people's code
+            kind = episode.fault_kind or type(error).__name__
+            detail = f"{kind}: {error} (task {episode.task.task_id})"
+            for _ in range(episode.num_agents):
+                self._note(kind, detail)
+            return (EpisodeGrade(grade=UNGRADED),) * episode.num_agents
 
     def take_faults(self) -> dict[str, int]:
         """Kind -> completions since the last call."""

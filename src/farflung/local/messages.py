@@ -19,6 +19,7 @@ from farflung.wire.manifest import Manifest
 from farflung.wire.node import Heartbeat
 from farflung.wire.pool import PoolSpec
 from farflung.wire.rollout import StopReason
+from farflung.wire.verdict import RewardResult
 
 LENGTH = struct.Struct("<Q")
 
@@ -66,10 +67,10 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     slot: int
     env: str
     task_ids: tuple[str, ...]
-    """One per group, as the next two."""
+    """One per group, as the next."""
     target_lengths: tuple[int, ...]
     prompts: tuple[bytes, ...]
-    """int32 ids."""
+    """[R] int32 ids."""
     lengths: tuple[int, ...]
     """[R] completion tokens."""
     tokens: bytes
@@ -78,9 +79,7 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """float32."""
     stop_reasons: tuple[StopReason, ...]
     """[R]"""
-    rewards: tuple[float | None, ...]
-    """[R]"""
-    correct: tuple[float | None, ...]
+    results: tuple[RewardResult, ...]
     """[R]"""
     faults: dict[str, int]
     """What went wrong in grading -> completions without a reward for it."""

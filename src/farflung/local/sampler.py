@@ -17,7 +17,10 @@ import torch
 
 from farflung.broadcast.fetched import FetchedPolicy
 from farflung.engine.base import Cancelled
+from farflung.engine.rounds import Seat
 from farflung.envs.base import Environment
+from farflung.envs.episode import Episodic
+from farflung.envs.playing import episode_result
 from farflung.envs.registry import load_for_grading
 from farflung.errors import UserError
 from farflung.local.grading import Grader
@@ -49,7 +52,8 @@ from farflung.wire.lease import Lease
 from farflung.wire.node import Role
 from farflung.wire.rollout import Rollout
 from farflung.wire.task import Task
-from farflung.worker.sampler import WEIGHTS, Sampler
+from farflung.wire.verdict import RewardResult
+from farflung.worker.sampler import WEIGHTS, Sampler, rollouts_of
 from farflung.worker.sampler import Unworkable as NotAllowed
 
 
@@ -115,12 +119,36 @@ class Desk:
         except Exception as error:  # noqa: BLE001 - the boundary to the environment, which is other people's code
             return Broken(sentence=self._no_tasks(error))
         try:
-            with self._activity.busy("sampling"):
-                rollouts = sampler.sample(work.lease, self._environment, self._pool)
+            rollouts, results = self._sampled(sampler, work.lease, tasks)
         except NotAllowed as problem:
             return Unworkable(slot=work.lease.slot, detail=str(problem))
+        return self._message(work.lease, tasks, rollouts, results)
+
+    def _sampled(
+        self, sampler: Sampler, lease: Lease, tasks: Sequence[Task]
+    ) -> tuple[list[Rollout], list[RewardResult]]:
+        """Raises `NotAllowed`."""
+        if isinstance(self._environment, Episodic):
+            with self._activity.busy("sampling"):
+                seats = sampler.play(lease, self._environment, self._pool)
+            with self._activity.busy("grading"):
+                results = [result for seat in seats for result in self._results(seat)]
+            return [rollout for seat in seats for rollout in rollouts_of(seat, lease)], results
+        with self._activity.busy("sampling"):
+            rollouts = sampler.sample(lease, self._environment, self._pool)
         with self._activity.busy("grading"):
-            return self._graded(work.lease, tasks, rollouts)
+            grades = [self._grader.grade(tasks[each.group], each.completion_tokens.tolist()) for each in rollouts]
+        return rollouts, [
+            RewardResult(group=each.group, sample=each.sample, reward=grade.reward, correct=grade.correct)
+            for each, grade in zip(rollouts, grades, strict=True)
+        ]
+
+    def _results(self, seat: Seat) -> list[RewardResult]:
+        graded = self._grader.grade_episode(seat.episode)
+        return [
+            episode_result(seat.group, seat.sample_of(agent), view.spans, each)
+            for agent, (view, each) in enumerate(zip(seat.episode.views, graded, strict=True))
+        ]
 
     def _tasks(self, lease: Lease) -> list[Task]:
         pairs = zip(lease.task_indices, lease.target_lengths, strict=True)
@@ -162,23 +190,22 @@ class Desk:
         base = {WEIGHTS: memory[: weights.num_base_bytes]} if self._sampler is None else {}
         return {**self._settings.policy_files, **base, ADAPTER: data}
 
-    def _graded(self, lease: Lease, tasks: Sequence[Task], rollouts: Sequence[Rollout]) -> Sampled:
-        grades = [self._grader.grade(tasks[each.group], each.completion_tokens.tolist()) for each in rollouts]
+    def _message(
+        self, lease: Lease, tasks: Sequence[Task], rollouts: Sequence[Rollout], results: Sequence[RewardResult]
+    ) -> Sampled:
         lengths = tuple(len(rollout.completion_tokens) for rollout in rollouts)
         self._vitals.add_tokens(sum(lengths))
-        first_of_group = rollouts[:: self._pool.group_size]
         return Sampled(
             slot=lease.slot,
             env=rollouts[0].env,
             task_ids=tuple(task.task_id for task in tasks),
             target_lengths=tuple(task.target_length for task in tasks),
-            prompts=tuple(rollout.prompt_tokens.tobytes() for rollout in first_of_group),
+            prompts=tuple(rollout.prompt_tokens.tobytes() for rollout in rollouts),
             lengths=lengths,
             tokens=b"".join(rollout.completion_tokens.tobytes() for rollout in rollouts),
             logprobs=b"".join(rollout.logprobs.tobytes() for rollout in rollouts),
             stop_reasons=tuple(rollout.stop_reason for rollout in rollouts),
-            rewards=tuple(grade.reward for grade in grades),
-            correct=tuple(grade.correct for grade in grades),
+            results=tuple(results),
             faults=self._grader.take_faults(),
             heartbeat=self._vitals.heartbeat(),
         )

@@ -53,9 +53,10 @@ def training_samples(
     if penalties and _is_per_token(normalize):
         kept = _with_kl(kept, penalties)
     expectations = {
-        (group.slot, group.group): _log_expectation(rows_G) for group, rows_G in zip(groups, rows, strict=True)
+        (group.slot, group.group, group.agent): _log_expectation(rows_G)
+        for group, rows_G in zip(groups, rows, strict=True)
     }
-    return [each.sample(expectations[each.group.slot, each.group.group]) for each in kept]
+    return [each.sample(expectations[each.group.slot, each.group.group, each.group.agent]) for each in kept]
 
 
 def _is_per_token(normalize: Estimator) -> bool:
@@ -78,7 +79,7 @@ class _Row:
 
     @property
     def num_loss_tokens(self) -> list[int]:
-        return [(turn.end - turn.start) * self.keeps for turn in self.turns]
+        return [turn.num_tokens * self.keeps for turn in self.turns]
 
 
 def _rows(group: RolloutGroup, mask_truncated: bool, penalties: Mapping[Key, NDArray[np.floating]]) -> list[_Row]:
@@ -160,5 +161,11 @@ def _with_kl(kept: Sequence[_Kept], penalties: Mapping[Key, NDArray[np.floating]
 
 
 def _log_expectation(rows_G: Sequence[_Row]) -> float | None:
-    kept = [float(row.rollout.logprobs.mean()) for row in rows_G if row.keeps]
+    kept = [_mean_logprob(row) for row in rows_G if row.keeps]
     return group_log_expectation(kept) if kept else None
+
+
+def _mean_logprob(row: _Row) -> float:
+    """Of the tokens that the policy drew."""
+    drawn = [row.rollout.logprobs[start:end] for turn in row.turns for start, end in turn.spans]
+    return float(np.concatenate(drawn).mean())

@@ -3,14 +3,15 @@
     R_ik = sum_{j >= k} gamma^(j - k) * (reward_ij - penalty_ij)        turn k of rollout i; penalty: `rl.kl`, or 0
     A_it = estimator over { R_1k, ..., R_Gk } at i                      for every token t of turn k, and no other
 
-A rollout that is judged by its outcome has one turn, the whole completion. Tokens between turns (tool output) are not
-the policy's: no advantage, no loss. A turn that no other rollout of its group reached is its own baseline: 0 with the
-estimators that compare within a group.
+A rollout that is judged by its outcome has one turn: the whole completion, or with holes in it where somebody else
+spoke. Tokens between turns and in holes (tool output) are not the policy's: no advantage, no loss. A turn that no
+other rollout of its group reached is its own baseline: 0 with the estimators that compare within a group.
 
 With KL in the reward REINFORCE++ has a return at every token instead (`rl.reinforce_pp`).
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 import numpy as np
@@ -41,7 +42,7 @@ def _net(group: RolloutGroup, index: int, penalties: Mapping[Key, NDArray[np.flo
     if penalty_T is None:
         return turns
     return tuple(
-        Turn(start=turn.start, end=turn.end, reward=turn.reward - float(penalty_T[turn.start : turn.end].sum()))
+        replace(turn, reward=turn.reward - sum(float(penalty_T[start:end].sum()) for start, end in turn.spans))
         for turn in turns
     )
 
@@ -72,10 +73,11 @@ def by_turn(returns: Sequence[Sequence[float]]) -> list[list[float | None]]:
 def at_tokens(
     values: Sequence[float], turns: Sequence[Turn], num_tokens: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """(values [T], 0 between turns; mask [T], True in turns)."""
+    """(values [T], 0 where the policy drew nothing; mask [T], True where it did)."""
     values_T = np.zeros(num_tokens)
     mask_T = np.zeros(num_tokens, dtype=np.bool_)
     for value, turn in zip(values, turns, strict=True):
-        values_T[turn.start : turn.end] = value
-        mask_T[turn.start : turn.end] = True
+        for start, end in turn.spans:
+            values_T[start:end] = value
+            mask_T[start:end] = True
     return values_T, mask_T

@@ -25,6 +25,18 @@ class Turn:
     end: int
     """Behind the last."""
     reward: float
+    holes: tuple[tuple[int, int], ...] = ()
+    """[start, end) of what lies in it but is not the policy's: where several turns are judged by one outcome."""
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """[start, end) of what the policy wrote."""
+        bounds = [self.start, *chain.from_iterable(self.holes), self.end]
+        return tuple(zip(bounds[::2], bounds[1::2], strict=True))
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(end - start for start, end in self.spans)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -38,6 +50,8 @@ class RolloutGroup:
     slot: int
     group: int
     """Position in the slot."""
+    agent: int = 0
+    """Of the episodes that these are rollouts of: agents are compared with their own kind."""
     task_id: str
     rollouts: tuple[Rollout, ...]
     rewards: tuple[float | None, ...]
@@ -73,10 +87,11 @@ class RolloutGroup:
 
 
 def _require_turns(turns: tuple[Turn, ...], num_tokens: int) -> None:
-    bounds = [0, *chain.from_iterable((turn.start, turn.end) for turn in turns), num_tokens]
-    if any(after < before for before, after in pairwise(bounds)) or any(turn.end <= turn.start for turn in turns):
+    spans = [span for turn in turns for span in turn.spans]
+    bounds = [0, *chain.from_iterable(spans), num_tokens]
+    if any(after < before for before, after in pairwise(bounds)) or any(end <= start for start, end in spans):
         raise ValueError(
-            f"turns {[(turn.start, turn.end) for turn in turns]} of a completion of {num_tokens} tokens: they must be "
+            f"turns {spans} of a completion of {num_tokens} tokens: they must be "
             "in order, apart, inside it, and none empty"
         )
 

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from farflung.errors import PeerFault
 from farflung.rl.types import RolloutGroup
+from farflung.trainer.comparison import comparison_groups, do_spans_fit
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.pool import PoolSpec
@@ -31,7 +33,7 @@ class IntakeRules:
     @property
     def positions(self) -> list[tuple[int, int]]:
         """(group, sample) of every rollout of a slot, in order."""
-        groups, samples = range(self.pool.groups_per_slot), range(self.pool.group_size)
+        groups, samples = range(self.pool.groups_per_slot), range(self.pool.rollouts_per_group)
         return [(group, sample) for group in groups for sample in samples]
 
 
@@ -49,10 +51,17 @@ def graded_groups(
     rollouts = _read(submission, data, rules.pool)
     for reason, detail in _problems(outcome, rollouts, evidence, rules):
         raise PeerFault(reason, f"accepted slot {outcome.slot}: {detail}")
-    size = rules.pool.group_size
+    size, indices = rules.pool.rollouts_per_group, outcome.task_indices
     return tuple(
-        _group(outcome, rollouts[start : start + size], evidence.rewards[start : start + size])
-        for start in range(0, len(rollouts), size)
+        group
+        for number, start in enumerate(range(0, len(rollouts), size))
+        for group in comparison_groups(
+            outcome.slot,
+            rollouts[start : start + size],
+            evidence.rewards[start : start + size],
+            num_agents=rules.pool.environment.num_agents,
+            task_index=indices[number] if number < len(indices) else None,
+        )
     )
 
 
@@ -62,7 +71,7 @@ def _read(submission: Submission, data: bytes, pool: PoolSpec) -> list[Rollout]:
     return read_rollouts(
         data,
         pool_digest=pool.digest(),
-        max_rollouts=pool.groups_per_slot * pool.group_size,
+        max_rollouts=pool.rollouts_per_slot,
         max_tokens_per_list=max(pool.max_prompt_tokens, pool.max_completion_tokens),
     )
 
@@ -73,8 +82,12 @@ def _problems(
     pool = rules.pool
     for what, found in (("rollouts", rollouts), ("rewards", evidence.rewards)):
         if [(item.group, item.sample) for item in found] != rules.positions:
-            wanted = f"{pool.groups_per_slot} groups of {pool.group_size}, in order"
+            wanted = f"{pool.groups_per_slot} groups of {pool.rollouts_per_group}, in order"
             yield RejectReason.ROLLOUT_COUNT, f"{len(found)} {what} are not those of {wanted}"
+            return
+    pairs = list(zip(rollouts, evidence.rewards, strict=True))
+    if not all(do_spans_fit(rollout, result) for rollout, result in pairs):
+        yield RejectReason.TRANSCRIPT, "turns of a rollout end behind its completion"
     versions = {rollout.policy_version for rollout in rollouts}
     if versions != {outcome.policy_version}:
         yield RejectReason.WRONG_LEASE, f"rollouts of versions {sorted(versions)}, not of {outcome.policy_version}"
@@ -87,18 +100,11 @@ def _problems(
     tokens = np.concatenate(prompts + completions)
     if tokens.min() < 0 or tokens.max() >= rules.vocab_size:
         yield RejectReason.TOKEN_RANGE, f"ids from {tokens.min()} to {tokens.max()}, the vocabulary: {rules.vocab_size}"
-    if np.isin(np.concatenate(completions), rules.reserved_token_ids).any():
+    if np.isin(np.concatenate([_learned_from(*pair) for pair in pairs]), rules.reserved_token_ids).any():
         yield RejectReason.TOKEN_RANGE, "a completion has a reserved id"
 
 
-def _group(outcome: SlotOutcome, rollouts: Sequence[Rollout], rewards: Sequence[RewardResult]) -> RolloutGroup:
-    group, indices = rollouts[0].group, outcome.task_indices
-    return RolloutGroup(
-        slot=outcome.slot,
-        group=group,
-        task_id=rollouts[0].task_id,
-        rollouts=tuple(rollouts),
-        rewards=tuple(result.reward for result in rewards),
-        correct=tuple(result.correct for result in rewards),
-        task_index=indices[group] if group < len(indices) else None,
-    )
+def _learned_from(rollout: Rollout, result: RewardResult) -> NDArray[np.int32]:
+    """The tokens that the model drew; between turns a template may write reserved ids. None of what has no reward."""
+    tokens = rollout.completion_tokens[: None if result.reward is not None else 0]
+    return np.concatenate([tokens[start:end] for start, end in result.spans]) if result.spans else tokens

@@ -74,7 +74,7 @@ def training_set(
 def training_set_of(batch: Batch, selection: Selection, samples: Sequence[TrainingSample]) -> TrainingSet:
     """Of samples that were made of the selection."""
     trained: dict[int, tuple[int, ...]] = {
-        slot: tuple(group.group for group in selection.groups if group.slot == slot) for slot in batch.slots
+        slot: tuple(sorted({group.group for group in selection.groups if group.slot == slot})) for slot in batch.slots
     }
     return TrainingSet(samples=tuple(samples), trained_groups=trained, dropped_groups=selection.dropped_groups)
 

@@ -1,6 +1,6 @@
 """What a verdict is a function of: the rules of the pool, the validator's own knowledge of the slot, and the claim."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,9 +33,19 @@ class JudgeRules:
     def pool_digest(self) -> str:
         return self.pool.digest()
 
-    @property
-    def rollouts_per_slot(self) -> int:
-        return self.pool.groups_per_slot * self.pool.group_size
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transcript:
+    """What a replay of an episode says about one of its rows."""
+
+    spans: tuple[tuple[int, int], ...]
+    """[start, end) of each turn of the model in the completion; empty = not known, as the environment could not say."""
+    problem: str = ""
+    """Why the environment would not have played so; empty = it would have."""
+
+
+ReadEpisodes = Callable[[Sequence[Rollout]], Sequence[Transcript]]
+"""One transcript per rollout and in their order. Called once, with rollouts that passed every check before."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,9 +55,11 @@ class SlotEvidence:
     env: str
     task_ids: tuple[str, ...]
     prompt_tokens: tuple[NDArray[np.int32], ...]
-    """Canonical prompts, [L] ids each."""
+    """Canonical prompts, [L] ids each; of agent 0, where there are several."""
     target_lengths: tuple[int, ...] | None = None
     """What the tasks ask for, where that may differ from the lease: a task may offer no budget. None = as leased."""
+    read_episodes: ReadEpisodes | None = None
+    """None = every completion is one turn, drawn from its first token to its last."""
 
     def __post_init__(self) -> None:
         if len(self.task_ids) != len(self.prompt_tokens):
@@ -67,3 +79,25 @@ class Case:
     evidence: SlotEvidence
     current_version: int
     """The newest policy version that the validator knows."""
+
+    @property
+    def is_episodic(self) -> bool:
+        return self.evidence.read_episodes is not None
+
+    @cached_property
+    def transcripts(self) -> Sequence[Transcript]:
+        """One per rollout; asked for when all that a replay relies on is checked."""
+        if self.evidence.read_episodes is None:
+            return [Transcript(spans=((0, len(rollout.completion_tokens)),)) for rollout in self.rollouts]
+        return self.evidence.read_episodes(self.rollouts)
+
+    @cached_property
+    def drawn(self) -> Sequence[NDArray[np.bool_]]:
+        """[T] of each rollout: which of its tokens the model drew; all of them where that is not known."""
+        masks = []
+        for rollout, transcript in zip(self.rollouts, self.transcripts, strict=True):
+            mask_T = np.full(len(rollout.completion_tokens), not transcript.spans)
+            for start, end in transcript.spans:
+                mask_T[start:end] = True
+            masks.append(mask_T)
+        return masks

@@ -53,8 +53,8 @@ def version_window(case: Case) -> str | None:
 
 def rollout_count(case: Case) -> str | None:
     """Every (group, sample) of the slot once and in order, and as many rollouts and tokens as claimed."""
-    size = case.rules.pool.group_size
-    expected = [(index // size, index % size) for index in range(case.rules.rollouts_per_slot)]
+    size = case.rules.pool.rollouts_per_group
+    expected = [(index // size, index % size) for index in range(case.rules.pool.rollouts_per_slot)]
     seen = [(rollout.group, rollout.sample) for rollout in case.rollouts]
     if seen != expected:
         return f"{len(seen)} rollouts, not the {len(expected)} of the slot in order of (group, sample)"
@@ -74,9 +74,10 @@ def prompt(case: Case) -> str | None:
 
 
 def token_range(case: Case) -> str | None:
+    """Between turns a template may write reserved ids; those in turns are the transcript's to find."""
     tokens = _all_completion_tokens(case)
-    reserved = np.asarray(case.rules.reserved_token_ids, dtype=np.int64)
-    is_bad = (tokens < 0) | (tokens >= case.rules.vocab_size) | np.isin(tokens, reserved)
+    reserved = () if case.is_episodic else case.rules.reserved_token_ids
+    is_bad = (tokens < 0) | (tokens >= case.rules.vocab_size) | np.isin(tokens, np.asarray(reserved, dtype=np.int64))
     if is_bad.any():
         return f"token {tokens[is_bad][0]}: ids lie in [0, {case.rules.vocab_size}) and are not reserved"
     return None
@@ -84,6 +85,14 @@ def token_range(case: Case) -> str | None:
 
 def termination(case: Case) -> str | None:
     return _first(case, lambda rollout: _wrong_termination(case, rollout))
+
+
+def transcript(case: Case) -> str | None:
+    """What was told between turns is what the environment says, and every turn and row ends where it has to."""
+    for rollout, found in zip(case.rollouts, case.transcripts, strict=True):
+        if found.problem:
+            return f"rollout ({rollout.group}, {rollout.sample}): {found.problem}"
+    return None
 
 
 def target_length(case: Case) -> str | None:
@@ -99,18 +108,23 @@ def logprob_range(case: Case) -> str | None:
     """Each could be the log-probability of a drawn token, and those of one prompt's completions fit together.
 
     Two completions of one prompt differ somewhere for the first time. Up to there they had the same distribution, in
-    which two tokens cannot both be likelier than not: so not every token of both can be, as with all logprobs 0.
+    which two tokens cannot both be likelier than not: so not every token of both can be, as with all logprobs 0. Of
+    episodes this is looked at in first turns, since later ones are answers to what may differ.
     """
     logprobs = np.concatenate([rollout.logprobs for rollout in case.rollouts])
     is_good = np.isfinite(logprobs) & (logprobs <= LOGPROB_SLACK) & (logprobs >= LEAST_LOGPROB)
     if not is_good.all():
         return f"logprob {logprobs[~is_good][0]}: it must be a number in [{LEAST_LOGPROB:g}, 0]"
-    surest: dict[int, Rollout] = {}
-    for rollout in case.rollouts:
-        if rollout.logprobs.min() <= LIKELY:
+    if (told := logprobs[~np.concatenate(case.drawn)]).any():
+        return f"logprob {told[told != 0][0]} of a token that nobody drew: it must be 0"
+    surest: dict[tuple[int, bytes], tuple[Rollout, NDArray[np.int32]]] = {}
+    for rollout, found in zip(case.rollouts, case.transcripts, strict=True):
+        first = slice(*found.spans[0]) if found.spans else slice(0)
+        if not rollout.logprobs[first].size or rollout.logprobs[first].min() <= LIKELY:
             continue
-        other = surest.setdefault(rollout.group, rollout)
-        if not np.array_equal(rollout.completion_tokens, other.completion_tokens):
+        tokens = rollout.completion_tokens[first]
+        other, other_tokens = surest.setdefault((rollout.group, rollout.prompt_tokens.tobytes()), (rollout, tokens))
+        if not np.array_equal(tokens, other_tokens):
             return (
                 f"rollouts ({rollout.group}, {other.sample}) and ({rollout.group}, {rollout.sample}): different "
                 f"completions of one prompt, and every token of both with a logprob above {LIKELY:.2f}"
@@ -127,6 +141,7 @@ CHECKS: tuple[tuple[RejectReason, Check], ...] = (
     (RejectReason.PROMPT, prompt),
     (RejectReason.TOKEN_RANGE, token_range),
     (RejectReason.TERMINATION, termination),
+    (RejectReason.TRANSCRIPT, transcript),
     (RejectReason.TARGET_LENGTH, target_length),
     (RejectReason.LOGPROB_RANGE, logprob_range),
 )
@@ -138,6 +153,8 @@ def _wrong_task(case: Case, rollout: Rollout) -> str | None:
 
 
 def _wrong_prompt(case: Case, rollout: Rollout) -> str | None:
+    if rollout.sample % case.rules.pool.environment.num_agents:
+        return None  # another agent's prompt follows from what was said before: the transcript's to find
     canonical = case.evidence.prompt_tokens[rollout.group]
     if np.array_equal(rollout.prompt_tokens, canonical):
         return None
@@ -145,18 +162,21 @@ def _wrong_prompt(case: Case, rollout: Rollout) -> str | None:
 
 
 def _wrong_termination(case: Case, rollout: Rollout) -> str | None:
-    """`eos`: the last token is an end-of-sequence id; `length`: as long as can be; neither goes on after an end."""
+    """`eos`: the last token is an end-of-sequence id; `length`: as long as can be; neither goes on after an end.
+
+    Of episodes only what the last token says: each turn ends so, and `transcript` finds the limits and ends of all.
+    """
     tokens, longest = rollout.completion_tokens, case.rules.pool.max_completion_tokens
     if len(tokens) > longest:
         return f"{len(tokens)} tokens, at most {longest} allowed"
     ends = tokens == case.rules.eos_token_ids[0]
     for eos in case.rules.eos_token_ids[1:]:  # one or two, for which `np.isin` is ten times slower
         ends |= tokens == eos
-    if ends[:-1].any():
+    if ends[:-1].any() and not case.is_episodic:
         return f"goes on after end-of-sequence id {tokens[:-1][ends[:-1]][0]}"
     if ends[-1]:
         expected = StopReason.EOS
-    elif len(tokens) == longest:
+    elif len(tokens) == longest or case.is_episodic:
         expected = StopReason.LENGTH
     else:
         return f"{len(tokens)} tokens end neither in an end-of-sequence id nor at the limit of {longest}"

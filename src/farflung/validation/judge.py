@@ -92,7 +92,7 @@ def _read(submission: Submission, data: bytes | None, rules: JudgeRules) -> list
     return read_rollouts(
         data,
         pool_digest=rules.pool_digest,
-        max_rollouts=rules.rollouts_per_slot,
+        max_rollouts=pool.rollouts_per_slot,
         max_tokens_per_list=max(pool.max_prompt_tokens, pool.max_completion_tokens),
     )
 

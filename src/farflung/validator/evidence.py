@@ -1,8 +1,9 @@
 """What the validator finds out by itself: the slot's tasks and prompts, and the worth of every completion.
 
 It gathers evidence and hands it to `validation.judge`, which decides. A completion whose grading fails has no reward,
-and the failure is counted by kind in the verdict's `measured`, under `grading_fault/<kind>`. Runs in the judging
-process (`validator.child`); does not know the network.
+and the failure is counted by kind in the verdict's `measured`, under `grading_fault/<kind>`. Episodes of several turns
+are played again with the claimed tokens (`validator.episodes`). Runs in the judging process (`validator.child`); does
+not know the network.
 """
 
 import json
@@ -14,6 +15,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from farflung.envs.base import Environment
+from farflung.envs.episode import Episodic
+from farflung.envs.playing import Episode, EpisodeLimits
 from farflung.envs.registry import load_for_grading
 from farflung.errors import OurFault
 from farflung.model.any_config import read_config
@@ -22,6 +25,7 @@ from farflung.model.tokenizer import TOKENIZER_FILES, Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.validation.case import JudgeRules, SlotEvidence
 from farflung.validation.judge import judge, not_accepted
+from farflung.validator.episodes import Episodes
 from farflung.validator.progress import BUILDING_TASKS, FINISHING, READING
 from farflung.wire.lease import Lease
 from farflung.wire.pool import PoolSpec
@@ -51,6 +55,11 @@ class Judge:
         self._tokenizer = tokenizer
         self._validator = validator
         self._begin = begin
+        self._limits = EpisodeLimits(
+            max_prompt_tokens=rules.pool.max_prompt_tokens,
+            max_completion_tokens=rules.pool.max_completion_tokens,
+            eos_token_ids=frozenset(rules.eos_token_ids),
+        )
         self._faults: Counter[str] = Counter()
         self.first_fault = ""
         """Of the last submission: what went wrong first in grading."""
@@ -101,17 +110,23 @@ class Judge:
         try:
             tasks = self._tasks(assignment.lease)
             self._begin(READING)
+            episodes = self._episodes(tasks, given_up)
             judgement = judge(
                 assignment.submission,
                 assignment.lease,
                 data,
                 self._rules,
-                self._evidence(tasks),
+                self._evidence(tasks, episodes),
                 current_version=current_version,
                 validator=self._validator,
                 now_ms=now_ms,
-                grade=lambda rollouts: self._grade(tasks, rollouts, given_up),
+                grade=lambda rollouts: (
+                    self._grade(tasks, rollouts, given_up) if episodes is None else episodes.grade(rollouts)
+                ),
             )
+            if episodes is not None:
+                self._faults += episodes.faults
+                self.first_fault = episodes.first_fault
         except Exception as error:
             raise OurFault(f"judging failed: {type(error).__name__}: {error}") from error
         return self._with_faults(judgement)
@@ -126,21 +141,46 @@ class Judge:
         for position, task in enumerate(tasks):
             self._begin(position)
             try:
-                self._environment.grade(task, "")
+                self._grade_empty(task)
             except Exception as error:
                 raise OurFault(f"grading an empty completion failed: {type(error).__name__}: {error}") from error
+
+    def _grade_empty(self, task: Task) -> None:
+        """Raises whatever the environment raises."""
+        environment = self._environment
+        if not isinstance(environment, Episodic):
+            environment.grade(task, "")
+            return
+        episode = Episode(self._tokenizer, environment, task, self._limits)
+        while episode.pending is not None:
+            episode.take(self._rules.eos_token_ids[:1])
+        episode.grades(self._rules.pool.max_abs_reward)
 
     def _tasks(self, lease: Lease) -> list[Task]:
         self._begin(BUILDING_TASKS)
         pairs = zip(lease.task_indices, lease.target_lengths, strict=True)
         return [self._environment.task("train", index, target) for index, target in pairs]
 
-    def _evidence(self, tasks: Sequence[Task]) -> SlotEvidence:
+    def _episodes(self, tasks: Sequence[Task], given_up: Mapping[int, str]) -> Episodes | None:
+        """None for an environment of one turn."""
+        environment = self._environment
+        if not isinstance(environment, Episodic):
+            return None
+        return Episodes(
+            lambda task: Episode(self._tokenizer, environment, task, self._limits),
+            self._rules,
+            tasks,
+            given_up,
+            self._begin,
+        )
+
+    def _evidence(self, tasks: Sequence[Task], episodes: Episodes | None) -> SlotEvidence:
         return SlotEvidence(
             env=self._environment.name,
             task_ids=tuple(task.task_id for task in tasks),
             prompt_tokens=tuple(np.array(self._tokenizer.encode_chat(task.messages), dtype=np.int32) for task in tasks),
             target_lengths=tuple(task.target_length for task in tasks),
+            read_episodes=None if episodes is None else episodes.read,
         )
 
     def _grade(

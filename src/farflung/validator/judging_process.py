@@ -58,7 +58,7 @@ class JudgingProcess:
         self, files: Mapping[str, bytes], pool: PoolSpec, validator: str, *, step_s: float, max_bytes: int
     ) -> None:
         self._setup = Setup(pool=pool, files=dict(files), validator=validator, step_s=step_s, max_bytes=max_bytes)
-        self._group_size = pool.group_size
+        self._group_size = pool.rollouts_per_group
         self._environment = pool.environment.name
         self._process: subprocess.Popen[bytes] | None = None
         self._pipes: tuple[int, int] = (-1, -1)

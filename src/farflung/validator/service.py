@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from farflung.api.client import CoordinatorClient
 from farflung.api.errors import Refused
 from farflung.api.patience import Patience, Stopped
@@ -17,6 +19,8 @@ from farflung.api.presence import heartbeats
 from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
 from farflung.broadcast.trust import Guard, ManifestTrust
 from farflung.errors import OurFault, PeerFault
+from farflung.identity.keys import NodeKey, key_of
+from farflung.identity.signing import sign
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
 from farflung.validator.config import ValidatorConfig
@@ -55,15 +59,18 @@ async def run(
         Transient: the coordinator was away for longer than `config.unreachable_s`.
     """
     node = config.node or f"{platform.node()}-{os.getpid()}"
+    key = key_of(config.key_file)
     activity = activity or ActivityClock(time.monotonic)
     spent = Spent()
-    vitals = Vitals(node, Role.VALIDATOR, activity, cpu_s=lambda: time.process_time() + spent.cpu_s)
     async with CoordinatorClient(url, node=node, role=Role.VALIDATOR, token=token) as client:
         patience = Patience(stop, config.unreachable_s)
         with suppress(Stopped):
             pool = await patience(client.pool)
+            if pool.trust != "open":
+                client.sign_calls(key, pool.digest())
+            vitals = Vitals(client.node, Role.VALIDATOR, activity, cpu_s=lambda: time.process_time() + spent.cpu_s)
             async with heartbeats(client, vitals, config.heartbeat_s):
-                await Validator(config, client, patience, pool, activity, vitals, spent).run()
+                await Validator(config, client, patience, pool, activity, vitals, spent, key).run()
     logger.info("validator %s stops", node)
 
 
@@ -86,7 +93,9 @@ class Validator:
         activity: ActivityClock,
         vitals: Vitals,
         spent: Spent,
+        key: NodeKey,
     ) -> None:
+        self._key = key
         self._config = config
         self._client = client
         self._patience = patience
@@ -94,7 +103,9 @@ class Validator:
         self._activity = activity
         self._vitals = vitals
         self._fetcher = PolicyFetcher(client.get_chunk, ChunkCache(FILE_CACHE_BYTES))
-        self._guard = Guard(ManifestTrust(trainer=config.trainer, pool_digest=pool.digest()), report=vitals.set_alarm)
+        self._guard = Guard(
+            ManifestTrust(trainer=config.trainer or pool.trainer, pool_digest=pool.digest()), report=vitals.set_alarm
+        )
         self._current_version = -1
         self._spent = spent
         self._faults = FaultWatch(pool.environment.name)
@@ -177,6 +188,8 @@ class Validator:
 
     async def _post(self, assignment: Assignment, judgement: Judgement) -> None:
         submission = assignment.submission
+        if self._pool.trust != "open":
+            judgement = replace(judgement, verdict=sign(judgement.verdict, self._key))
         try:
             await self._patience(lambda: self._client.judge(judgement))
         except Refused as refusal:

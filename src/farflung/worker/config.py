@@ -9,6 +9,11 @@ class WorkerConfig(Config):
     """What a worker is called, how fast it samples, and how patient it is."""
 
     node: str = Field("", description="Name of this machine in the pool; empty = host name and process id.")
+    key_file: str = Field(
+        "",
+        description="File with this machine's key, made if absent: who it is in pools that are not open; empty = a new "
+        "key for each start.",
+    )
     trainer: str = Field(
         "",
         pattern=r"^(0x[0-9a-fA-F]{40})?$",

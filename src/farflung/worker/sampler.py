@@ -1,5 +1,7 @@
 """A loaded policy that turns leases into rollouts: task -> canonical prompt -> engine -> rollout records.
 
+Episodes of several turns or agents are played in rounds (`engine.rounds`); each agent of each is one rollout.
+
 Does not know the network; one lease, one policy version.
 """
 
@@ -12,8 +14,11 @@ import torch
 
 from farflung.broadcast.fetched import FetchedPolicy, HeldWeights
 from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParams
+from farflung.engine.rounds import Seat, play
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
+from farflung.envs.episode import Episodic, as_episodic
+from farflung.envs.playing import Episode, EpisodeLimits
 from farflung.errors import FarflungError, PeerFault
 from farflung.model.adapter_files import CONFIG as ADAPTER_CONFIG
 from farflung.model.adapter_files import WEIGHTS as ADAPTER
@@ -26,7 +31,7 @@ from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.model.weights import from_safetensors_bytes, views_of_safetensors
 from farflung.wire.lease import Lease
 from farflung.wire.pool import PoolSpec
-from farflung.wire.rollout import Rollout
+from farflung.wire.rollout import Rollout, StopReason
 from farflung.wire.task import Task
 
 WEIGHTS = "model.safetensors"
@@ -130,9 +135,11 @@ class Sampler:
         """Every rollout of the lease, ordered by (group, sample).
 
         Raises:
-            Unworkable: a prompt is longer than the pool allows.
+            Unworkable: a prompt is longer than the pool allows, or an episode ends before every agent has spoken.
             Cancelled: the engine was told to stop.
         """
+        if isinstance(environment, Episodic):
+            return [rollout for seat in self.play(lease, environment, pool) for rollout in rollouts_of(seat, lease)]
         tasks = [
             environment.task("train", index, target)
             for index, target in zip(lease.task_indices, lease.target_lengths, strict=True)
@@ -157,6 +164,34 @@ class Sampler:
             for completion in completions
         ]
 
+    def play(self, lease: Lease, environment: Environment, pool: PoolSpec) -> list[Seat]:
+        """Every episode of the lease, by (group, number).
+
+        Raises:
+            Unworkable: an episode ended before every agent had a turn.
+            Cancelled: the engine was told to stop.
+        """
+        limits = EpisodeLimits(
+            max_prompt_tokens=pool.max_prompt_tokens,
+            max_completion_tokens=pool.max_completion_tokens,
+            eos_token_ids=frozenset(self._params.eos_token_ids),
+        )
+        tasks = [
+            environment.task("train", index, target)
+            for index, target in zip(lease.task_indices, lease.target_lengths, strict=True)
+        ]
+        episodic = as_episodic(environment)
+        seats = [
+            Seat(group=group, number=number, episode=Episode(self._tokenizer, episodic, task, limits))
+            for group, task in enumerate(tasks)
+            for number in range(pool.group_size)
+        ]
+        play(self._engine, seats, self._params, bytes.fromhex(lease.draw_seed))
+        for seat in seats:
+            if problem := seat.episode.unplayable:
+                raise Unworkable(f"task {tasks[seat.group].task_id}: {problem}")
+        return seats
+
 
 def _rollout(task: Task, request: GroupRequest, completion: Completion, lease: Lease) -> Rollout:
     return Rollout(
@@ -171,3 +206,23 @@ def _rollout(task: Task, request: GroupRequest, completion: Completion, lease: L
         policy_version=lease.policy_version,
         target_length=task.target_length,
     )
+
+
+def rollouts_of(seat: Seat, lease: Lease) -> list[Rollout]:
+    """One per agent of an episode that is over."""
+    episode = seat.episode
+    return [
+        Rollout(
+            env=episode.task.env,
+            task_id=episode.task.task_id,
+            group=seat.group,
+            sample=seat.sample_of(agent),
+            prompt_tokens=view.prompt_tokens,
+            completion_tokens=view.completion_tokens,
+            logprobs=seat.logprobs(agent),
+            stop_reason=StopReason.EOS if episode.ends_in_eos(agent) else StopReason.LENGTH,
+            policy_version=lease.policy_version,
+            target_length=episode.task.target_length,
+        )
+        for agent, view in enumerate(episode.views)
+    ]

@@ -25,6 +25,8 @@ from farflung.engine.base import Cancelled
 from farflung.envs.base import Environment
 from farflung.envs.registry import load_environment
 from farflung.errors import FarflungError, Transient
+from farflung.identity.keys import NodeKey, key_of
+from farflung.identity.signing import Signable, sign
 from farflung.model.determinism import FIXED_BATCH_ROWS, compute_deterministically
 from farflung.model.devices import find_device
 from farflung.telemetry.activity import ActivityClock
@@ -58,17 +60,20 @@ async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event, activity: 
         Transient: the coordinator was away for longer than `config.unreachable_s`.
     """
     node = config.node or f"{platform.node()}-{os.getpid()}"
+    key = key_of(config.key_file)
     activity = activity or ActivityClock(time.monotonic)
-    vitals = Vitals(node, Role.WORKER, activity)
     async with CoordinatorClient(url, node=node, role=Role.WORKER) as client:
         patience = Patience(stop, config.unreachable_s)
         with suppress(Stopped):
             pool = await patience(client.pool)
+            if pool.trust != "open":
+                client.sign_calls(key, pool.digest())
             if pool.is_deterministic:
                 compute_deterministically()
-            logger.info("worker %s samples for pool %s at %s", node, pool.name, url)
+            logger.info("worker %s samples as %s for pool %s at %s", node, client.node, pool.name, url)
+            vitals = Vitals(client.node, Role.WORKER, activity)
             async with heartbeats(client, vitals, config.heartbeat_s):
-                worker = Worker(config, client, patience, pool, activity, vitals, stop)
+                worker = Worker(config, client, patience, pool, activity, vitals, stop, key)
                 await worker.run()
     logger.info("worker %s stops", node)
 
@@ -97,7 +102,9 @@ class Worker:
         activity: ActivityClock,
         vitals: Vitals,
         stop: asyncio.Event,
+        key: NodeKey,
     ) -> None:
+        self._key = key
         self._config = config
         self._client = client
         self._patience = patience
@@ -112,7 +119,8 @@ class Worker:
         self._sampler: Sampler | None = None
         self._sampling_s = 0.0
         self._guard = Guard(
-            ManifestTrust(trainer=config.trainer, pool_digest=self._pool_digest), report=vitals.set_alarm
+            ManifestTrust(trainer=config.trainer or pool.trainer, pool_digest=self._pool_digest),
+            report=vitals.set_alarm,
         )
         self._fetcher = PolicyFetcher(self._get_chunk, ChunkCache(CHUNK_CACHE_BYTES))
         self._follower = PolicyFollower(
@@ -274,11 +282,16 @@ class Worker:
             num_rollouts=len(slot.rollouts),
             num_tokens=slot.num_tokens,
         )
-        await self._patience(lambda: self._client.submit(submission))
+        await self._patience(lambda: self._client.submit(self._signed(submission)))
         self._vitals.add_tokens(slot.num_tokens)
+
+    def _signed(self, record: Signable) -> Signable:
+        """As what this node answers for, where a node is its key."""
+        return record if self._pool.trust == "open" else sign(record, self._key)
 
     async def _give_back(self, lease: Lease, reason: str) -> None:
         try:
-            await self._client.forfeit(Forfeit(node=self._client.node, lease_id=lease.lease_id, reason=reason))
+            forfeit = Forfeit(node=self._client.node, lease_id=lease.lease_id, reason=reason)
+            await self._client.forfeit(self._signed(forfeit))
         except FarflungError as error:
             logger.info("lease %s runs out by itself: %s", lease.lease_id, error)

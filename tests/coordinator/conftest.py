@@ -14,7 +14,7 @@ from farflung.api.client import CoordinatorClient
 from farflung.coordinator.clock import wall_clock_ms
 from farflung.coordinator.config import CoordinatorConfig
 from farflung.coordinator.service import run
-from farflung.identity.keys import key_from_bytes
+from farflung.identity.keys import NodeKey, key_from_bytes
 from farflung.identity.signing import Signable, sign
 from farflung.wire.batch import BatchItem, BatchRecord, SlotDrop, SlotOutcome
 from farflung.wire.canonical import sha256_hex
@@ -265,6 +265,7 @@ async def running(
     spec: PoolSpec | None = None,
     *,
     clock: Clock | None = None,
+    key: NodeKey | None = None,
     tokens: Mapping[Role, str] | None = TOKENS,
     **changes: Any,
 ) -> AsyncIterator[Pool]:
@@ -274,6 +275,7 @@ async def running(
         run(
             config_for(folder, **changes),
             spec,
+            key=key,
             tokens=tokens,
             stop=stop,
             on_listening=listening.set_result,
@@ -322,6 +324,7 @@ def build() -> Any:
         config_for = staticmethod(config_for)
         rollout_file = staticmethod(rollout_file)
         tokens = TOKENS
+        trainer = TRAINER
         version_file = staticmethod(version_file)
         clock = Clock
 

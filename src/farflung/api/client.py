@@ -3,20 +3,25 @@
 Every call is safe to repeat (`api.retry.retrying`). The client does not retry, cache or know what the records mean.
 """
 
+import asyncio
 import io
 import os
+import time
 from collections.abc import Collection
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self, TypeVar
 
 import aiohttp
+from yarl import URL
 
 from farflung.api import routes
 from farflung.api.errors import Refused
 from farflung.api.records import MAX_ASSIGNMENTS, MAX_OUTCOMES, Assignments, LedgerIndex, OpenSlots, Outcomes, Refusal
 from farflung.api.routes import Route
+from farflung.api.signed_calls import ServerClock, signing_headers
 from farflung.errors import PeerFault, Transient
+from farflung.identity.keys import NodeKey
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.canonical import Record, sha256_hex
 from farflung.wire.curriculum import CurriculumPlan
@@ -56,18 +61,14 @@ class CoordinatorClient:
         self.is_finished = False
         """True once any answer said that the run is over: finish what is in hand and exit 0."""
         self._token = token
+        self._key: NodeKey | None = None
+        self._pool_digest = ""
+        self._clock = ServerClock()
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        headers = {routes.NODE_HEADER: self.node, routes.ROLE_HEADER: self.role.value}
-        if self._token is not None:
-            headers["Authorization"] = f"{routes.TOKEN_SCHEME} {self._token}"
-        self._session = aiohttp.ClientSession(
-            headers=headers,
-            trust_env=False,
-            auto_decompress=False,
-        )
+        self._session = aiohttp.ClientSession(trust_env=False, auto_decompress=False)
         return self
 
     async def __aexit__(
@@ -76,6 +77,10 @@ class CoordinatorClient:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    def sign_calls(self, key: NodeKey, pool_digest: str) -> None:
+        """From now on this is the key's node, and every call says so, in pools where a node is its key."""
+        self.node, self._key, self._pool_digest = key.address, key, pool_digest
 
     # The pool and its policy.
 
@@ -290,24 +295,41 @@ class CoordinatorClient:
     ) -> bytes | None:
         """One request and its answer's bytes; None for 204."""
         assert self._session is not None, "use `async with CoordinatorClient(...)`"
-        url = self.url + route.path.format(**(parts or {}))
+        params = {**(query or {}), "wait_s": f"{wait_s:g}"} if wait_s else query
+        url = URL(self.url + route.path.format(**(parts or {}))).update_query(params or {})
+        data = body.to_bytes() if body is not None else raw
         silence_s = self._timeout_s + wait_s
         try:
             async with self._session.request(
                 route.method,
                 url,
-                params={**(query or {}), "wait_s": f"{wait_s:g}"} if wait_s else query,
-                data=body.to_bytes() if body is not None else None if raw is None else io.BytesIO(raw),
-                headers={"Content-Type": routes.RECORD_TYPE if raw is None else routes.BYTES_TYPE},
+                data=None if data is None else io.BytesIO(data),
+                headers=await self._headers(
+                    route.method, url, data, routes.RECORD_TYPE if raw is None else routes.BYTES_TYPE
+                ),
                 timeout=aiohttp.ClientTimeout(total=None, connect=self._timeout_s, sock_read=silence_s),
                 allow_redirects=False,
             ) as response:
+                self._clock.heard(response.headers.get("Date"), int(time.time() * 1000))
                 self.is_finished = self.is_finished or routes.FINISHED_HEADER in response.headers
                 return await _answer(response, max_bytes)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Transient(
                 f"coordinator at {self.url}: {route.method} {route.path} failed: {_cause(error)}"
             ) from error
+
+    async def _headers(self, method: str, url: URL, data: bytes | None, content_type: str) -> dict[str, str]:
+        headers = {
+            routes.NODE_HEADER: self.node,
+            routes.ROLE_HEADER: self.role.value,
+            "Content-Type": content_type,
+            **({} if self._token is None else {"Authorization": f"{routes.TOKEN_SCHEME} {self._token}"}),
+        }
+        if self._key is None:
+            return headers
+        body_sha256 = await asyncio.to_thread(sha256_hex, data or b"")
+        at_ms = self._clock.now_ms(int(time.time() * 1000))
+        return headers | signing_headers(self._key, self._pool_digest, method, url.raw_path_qs, body_sha256, at_ms)
 
 
 def _cause(error: Exception) -> str:

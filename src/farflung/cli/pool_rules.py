@@ -4,9 +4,15 @@ from farflung.cli.config import RunConfig
 from farflung.errors import UserError
 from farflung.wire.pool import EnvironmentSpec, PoolSpec
 
+UNNAMED = "0x" + 40 * "0"
+"""In place of keys that nobody made yet, where a configuration is only looked at."""
 
-def build_pool(config: RunConfig) -> PoolSpec:
+
+def build_pool(config: RunConfig, *, coordinator: str = UNNAMED, trainer: str = UNNAMED) -> PoolSpec:
     """The record that every role follows; a function of the configuration and the model's folder.
+
+    Args:
+        coordinator: address of its key, as `trainer`; open pools name neither.
 
     Raises:
         UserError: no such environment, wrong arguments for it, no model in the folder, or the two do not fit.
@@ -44,4 +50,6 @@ def build_pool(config: RunConfig) -> PoolSpec:
         tokenizer_digest=description.tokenizer.digest,
         model_config_digest=description.config_digest,
         seed=config.run.seed,
+        coordinator="" if config.pool.trust == "open" else coordinator,
+        trainer="" if config.pool.trust == "open" else trainer,
     )

@@ -132,6 +132,7 @@ def _token(arguments: Namespace, config: RunConfig) -> str | None:
 def _coordinator(config: RunConfig, _url: str, _token: str | None) -> RoleService:
     from farflung.cli.pool_rules import build_pool
     from farflung.coordinator import service
+    from farflung.identity.keys import make_key
 
     folder = folder_of(config)
     coordinator = config.coordinator.model_copy(
@@ -140,10 +141,12 @@ def _coordinator(config: RunConfig, _url: str, _token: str | None) -> RoleServic
             "database_url": config.coordinator.database_url or f"sqlite:///{folder.database}",
         }
     )
-    pool = build_pool(config)
     folder.root.mkdir(parents=True, exist_ok=True)
     tokens = make_tokens(folder.tokens)
-    return lambda stop, _: service.run(coordinator, pool, tokens=tokens, stop=stop, on_listening=_tell_url)
+    key = make_key(folder.keys / "coordinator")
+    trainer = config.coordinator.trainer or make_key(folder.keys / "trainer").address
+    pool = build_pool(config, coordinator=key.address, trainer=trainer)
+    return lambda stop, _: service.run(coordinator, pool, key=key, tokens=tokens, stop=stop, on_listening=_tell_url)
 
 
 def _tell_url(url: str) -> None:

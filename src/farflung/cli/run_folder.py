@@ -54,6 +54,11 @@ class RunFolder:
         return self.root / "sinks" / f"{name}.json"
 
     @property
+    def keys(self) -> Path:
+        """Private keys of the roles that ran here, one file each."""
+        return self.root / "keys"
+
+    @property
     def samples(self) -> Path:
         """Written by the trainer."""
         return self.root / "samples.jsonl"

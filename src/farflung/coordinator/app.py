@@ -20,6 +20,7 @@ from farflung.api.routes import Route
 from farflung.api.server import exchange
 from farflung.api.server.gate import Gate, through
 from farflung.api.server.limits import RateLimit
+from farflung.api.signed_calls import NonceBook
 from farflung.coordinator import callers
 from farflung.coordinator.core import Core
 from farflung.coordinator.judging import JudgingDesk
@@ -43,6 +44,8 @@ _PATTERNS = {
     "{key}": "{key:.{1,256}}",
     "{name}": r"{name:[a-z0-9.-]{1,64}}",
 }
+SIGNING_ROLES = frozenset({Role.WORKER, Role.VALIDATOR})
+"""Who signs every call in pools that are not open; a trainer signs what it publishes."""
 DOWNLOADABLE = ("rollouts/", "evidence/")
 
 
@@ -95,6 +98,7 @@ def _admitting(core: Core, tokens: Mapping[Role, str] | None) -> Middleware:
         tokens: None = whatever a caller says of his role is believed.
     """
     rate = RateLimit(core.config.max_requests_per_s)
+    nonces = NonceBook()
 
     @web.middleware
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -104,6 +108,12 @@ def _admitting(core: Core, tokens: Mapping[Role, str] | None) -> Middleware:
         if caller is not None:
             if tokens is not None:
                 callers.check_token(request, caller, tokens)
+            if (
+                not core.is_open
+                and caller.role in SIGNING_ROLES
+                and not callers.check_signed(request, caller, core.state.pool_digest, nonces, core.now_ms())
+            ):
+                return exchange.too_many_requests(core.config.max_requests_per_s)
             core.nodes.saw(caller.role, caller.node, core.now_ms())
         return await handler(request)
 

@@ -9,6 +9,8 @@ from aiohttp import web
 from farflung.api import routes
 from farflung.api.errors import RefusalReason, Refused
 from farflung.api.routes import Route
+from farflung.api.server import exchange
+from farflung.api.signed_calls import NonceBook, read_call
 from farflung.api.tokens import TOKEN_ROLES, VARIABLE, is_token_of
 from farflung.wire.node import Role
 
@@ -46,6 +48,15 @@ def check_token(request: web.Request, caller: Caller, tokens: Mapping[Role, str]
         f"start it with --token-file FILE or {VARIABLE}; the file is tokens/{caller.role} in the coordinator's run "
         "folder",
     )
+
+
+def check_signed(request: web.Request, caller: Caller, pool_digest: str, nonces: NonceBook, now_ms: int) -> bool:
+    """Refuse a call that the caller's own key did not sign; False when it should be made again later."""
+    call = read_call(request.headers, pool_digest, request.method, request.raw_path)
+    if not nonces.check(call, caller.node, now_ms):
+        return False
+    request[exchange.BODY_SHA256] = call.body_sha256
+    return True
 
 
 def required_caller(request: web.Request, route: Route) -> Caller:

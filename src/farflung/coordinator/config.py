@@ -4,7 +4,7 @@ from pydantic import Field, model_validator
 
 from farflung.config.base import Config
 from farflung.wire.limits import MAX_ROLLOUTS_PER_FILE
-from farflung.wire.pool import EnvironmentSpec, PoolSpec
+from farflung.wire.pool import EnvironmentSpec, PoolSpec, Trust
 
 BYTES_PER_TOKEN = 8
 """A completion token in a rollout file: its id and its logprob, four bytes each, not compressed."""
@@ -16,6 +16,11 @@ class PoolConfig(Config):
     """The rules that all roles share; they cannot change during a run."""
 
     name: str = Field("pool", min_length=1, max_length=64, description="What the pool is called.")
+    trust: Trust = Field(
+        "open",
+        description="open: workers are who they say they are. proven: each is its key, signs what it says, and proves "
+        "what it sampled.",
+    )
     group_size: int = Field(8, ge=2, description="Rollouts per task; an advantage needs two to compare.")
     groups_per_slot: int = Field(4, ge=1, description="Tasks that one lease is for.")
     groups_per_batch: int = Field(32, ge=1, description="Tasks that one policy version is trained on.")
@@ -89,15 +94,26 @@ class PoolConfig(Config):
         return self.max_outstanding_groups
 
     def build(
-        self, *, environment: EnvironmentSpec, tokenizer_digest: str, model_config_digest: str, seed: int = 0
+        self,
+        *,
+        environment: EnvironmentSpec,
+        tokenizer_digest: str,
+        model_config_digest: str,
+        seed: int = 0,
+        coordinator: str = "",
+        trainer: str = "",
     ) -> PoolSpec:
         """The record that these rules and the things that they are about make together.
 
         Args:
             seed: what draws follow from, in deterministic mode alone.
+            coordinator: address of its key, as `trainer`.
         """
         return PoolSpec(
             name=self.name,
+            trust=self.trust,
+            coordinator=coordinator,
+            trainer=trainer,
             environment=environment,
             tokenizer_digest=tokenizer_digest,
             model_config_digest=model_config_digest,

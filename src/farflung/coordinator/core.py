@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from farflung.api.errors import RefusalReason, Refused
 from farflung.api.routes import MAX_CHUNK_BYTES, evidence_key
 from farflung.api.server.limits import SHARE, ByteBudget
 from farflung.coordinator.config import CoordinatorConfig
@@ -19,6 +20,9 @@ from farflung.coordinator.journal import JournalRecord, encode
 from farflung.coordinator.nodes import NodeBook
 from farflung.coordinator.pool_state import PoolState
 from farflung.coordinator.signals import Switchboard, Topic
+from farflung.errors import OurFault, PeerFault
+from farflung.identity.keys import NodeKey
+from farflung.identity.signing import Signable, Signed, check_signer, sign
 from farflung.slots import ledger
 from farflung.slots.events import Forfeited, LeaseExpired
 from farflung.slots.leases import write_ticket
@@ -42,6 +46,7 @@ class Core:
     """
     Args:
         state: as the journal left it.
+        key: the coordinator's own, for pools that are not open.
         num_since_snapshot: entries of the journal since its last snapshot.
         now_ms: the pool's time (`coordinator.clock`).
     """
@@ -53,11 +58,15 @@ class Core:
         commits: GroupCommit,
         files: Files,
         *,
+        key: NodeKey | None = None,
         num_since_snapshot: int = 0,
         now_ms: Callable[[], int],
     ) -> None:
+        if key is None and state.rules.trust != "open":
+            raise OurFault(f"pool {state.rules.name} is {state.rules.trust}, and its coordinator has no key")
         self.config = config
         self.state = state
+        self._key = key
         self.files = files
         self.now_ms = now_ms
         self.nodes = NodeBook(
@@ -133,6 +142,24 @@ class Core:
 
     def ticket(self, lease: Lease) -> UploadTicket:
         return write_ticket(self.state.rules, self.state.epochs.of_slot(lease.slot).secret, lease)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nodes are who they say they are."""
+        return self.state.rules.trust == "open"
+
+    def signed(self, record: Signable) -> Signable:
+        """With the coordinator's signature, in pools where that is asked for."""
+        return record if self.is_open or self._key is None else sign(record, self._key)
+
+    def check_signed(self, record: Signed, node: str) -> None:
+        """Refuse what a node answers for and did not sign, unless the pool is open."""
+        if self.is_open:
+            return
+        try:
+            check_signer(record, node)
+        except PeerFault as fault:
+            raise Refused(RefusalReason.BAD_SIGNATURE, fault.detail) from fault
 
     def files_in_use(self) -> set[str]:
         """Keys of rollout files and evidence of slots that are not forgotten."""

@@ -48,6 +48,7 @@ class JudgingDesk:
         verdict = judgement.verdict
         if verdict.pool_digest != self._core.state.pool_digest:
             raise Refused(RefusalReason.WRONG_POOL, f"the verdict is for pool {verdict.pool_digest}")
+        self._core.check_signed(verdict, verdict.validator)
         slot = self._slot(verdict.submission_digest)
         if slot.state is SlotState.SUBMITTED:
             self._check_holds(slot, verdict.validator)
@@ -90,11 +91,12 @@ class JudgingDesk:
         """An accepted submission has one reward for each rollout of the slot, graded or not."""
         rules = self._core.state.rules
         found = sorted((result.group, result.sample) for result in evidence.rewards)
-        expected = [(group, sample) for group in range(rules.groups_per_slot) for sample in range(rules.group_size)]
+        size = rules.rollouts_per_group
+        expected = [(group, sample) for group in range(rules.groups_per_slot) for sample in range(size)]
         if found != expected:
             raise Refused(
                 RefusalReason.BAD_REQUEST,
-                f"{len(found)} rewards do not name each of {rules.groups_per_slot} x {rules.group_size} rollouts once",
+                f"{len(found)} rewards do not name each of {rules.groups_per_slot} x {size} rollouts once",
             )
         largest = max((abs(result.reward) for result in evidence.rewards if result.reward is not None), default=0.0)
         if largest > rules.max_abs_reward:

@@ -40,6 +40,7 @@ class LeasingDesk:
         return found[0] if found else None
 
     async def forfeit(self, forfeit: Forfeit) -> None:
+        self._core.check_signed(forfeit, forfeit.node)
         slot = self._slot(forfeit.lease_id)
         if slot.lease.lease_id == forfeit.lease_id and slot.lease.node != forfeit.node:
             raise Refused(RefusalReason.WRONG_NODE, f"lease {forfeit.lease_id} is not {forfeit.node}'s")
@@ -128,6 +129,7 @@ class LeasingDesk:
             plan=core.state.plan_of(request.policy_version),
             first_slot=epoch.first_slot,
         )
+        lease = core.signed(lease)
         core.step(LeaseGranted(lease=lease))
         if provider is not None:
             self._providers[lease.lease_id] = provider
@@ -199,8 +201,9 @@ class LeasingDesk:
                 f"{submission.num_rollouts} rollouts, {submission.num_tokens} tokens, {submission.file_bytes} bytes: "
                 "each must be at least 1",
             )
+        self._core.check_signed(submission, submission.node)
         lease = self._open_lease(submission.node, submission.lease_id)
-        most_rollouts = rules.groups_per_slot * rules.group_size
+        most_rollouts = rules.rollouts_per_slot
         expected = {
             "slot": lease.slot,
             "attempt": lease.attempt,
@@ -238,10 +241,11 @@ class LeasingDesk:
     def _write_receipt(self, digest: str, slot: int) -> Receipt:
         now_ms = self._core.now_ms()
         judge_ms = round(self._core.config.judge_s * 1000) * self._core.config.max_judgings
-        return Receipt(
+        receipt = Receipt(
             submission_digest=digest,
             sequence=self._core.next_sequence,
             epoch=self._core.state.epochs.of_slot(slot).number,
             received_at_ms=now_ms,
             deadline_ms=now_ms + judge_ms,
         )
+        return self._core.signed(receipt)

@@ -123,7 +123,8 @@ class PublishingDesk:
         """The trainer is whoever is configured, or else whoever signed the version before: the first one under the
         trainer's token decides."""
         last = self._core.state.last_publication
-        trainer = self._core.config.trainer or ("" if last is None else signer_of(last.manifest))
+        pinned = self._core.state.rules.trainer or self._core.config.trainer
+        trainer = pinned or ("" if last is None else signer_of(last.manifest))
         try:
             check_signer(manifest, trainer or signer_of(manifest))
         except PeerFault as fault:

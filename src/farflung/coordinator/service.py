@@ -26,6 +26,7 @@ from farflung.coordinator.pool_state import PoolState, check_same_pool, restore
 from farflung.coordinator.public_ledger import PublicLedger, begin_due_epoch
 from farflung.coordinator.sweep import collect_garbage, step_due
 from farflung.errors import FarflungError, Transient, UserError
+from farflung.identity.keys import NodeKey
 from farflung.slots.deterministic import secret_of
 from farflung.slots.seeds import SECRET_BYTES
 from farflung.state.event_log import EventLog, SqlEventLog
@@ -47,6 +48,7 @@ async def run(
     config: CoordinatorConfig,
     pool_spec: PoolSpec,
     *,
+    key: NodeKey | None = None,
     tokens: Mapping[Role, str] | None,
     stop: asyncio.Event,
     on_listening: Callable[[str], None] = lambda _url: None,
@@ -56,6 +58,7 @@ async def run(
     """Serve until `stop` is set.
 
     Args:
+        key: signs leases and receipts; needed unless the pool is open.
         tokens: what trainer and validators have to show (`api.tokens`). None = their word is enough, which is for
             programs that are the only ones to reach the port.
         wall_ms: looked at once, for the time at the start (`coordinator.clock`).
@@ -74,7 +77,16 @@ async def run(
         log = SqlEventLog(config.database_url)
         clock = partial(PoolClock, wall_ms=wall_ms, monotonic_s=monotonic_s)
         await serve(
-            config, pool_spec, store, log, listener, tokens=tokens, stop=stop, on_listening=on_listening, clock=clock
+            config,
+            pool_spec,
+            store,
+            log,
+            listener,
+            key=key,
+            tokens=tokens,
+            stop=stop,
+            on_listening=on_listening,
+            clock=clock,
         )
 
 
@@ -85,6 +97,7 @@ async def serve(
     log: EventLog,
     listener: socket.socket,
     *,
+    key: NodeKey | None = None,
     tokens: Mapping[Role, str] | None,
     stop: asyncio.Event,
     on_listening: Callable[[str], None],
@@ -107,7 +120,7 @@ async def serve(
             opened = PoolOpened(spec=pool_spec, secret=_new_secret(pool_spec), at_ms=now_ms())
             await commits.append(*encode(opened), opened.at_ms)
             state = PoolState(opened)
-        core = Core(config, state, commits, Files(store), num_since_snapshot=num_entries, now_ms=now_ms)
+        core = Core(config, state, commits, Files(store), key=key, num_since_snapshot=num_entries, now_ms=now_ms)
         judging = JudgingDesk(core)
         gate = Gate(room_for_connections(config.max_connections), config.max_connections_per_address)
         runner = web.AppRunner(

@@ -42,6 +42,15 @@ def new_key() -> NodeKey:
     return NodeKey(PrivateKey())
 
 
+def key_of(path: str) -> NodeKey:
+    """The key in a file, made if there is none; a new one that is kept nowhere for an empty path.
+
+    Raises:
+        UserError: as `make_key`.
+    """
+    return make_key(Path(path)) if path else new_key()
+
+
 def key_from_bytes(private: bytes) -> NodeKey:
     """Raises ValueError: not 32 bytes that make a key."""
     return NodeKey(PrivateKey(private))

@@ -103,9 +103,8 @@ class Validator:
         self._activity = activity
         self._vitals = vitals
         self._fetcher = PolicyFetcher(client.get_chunk, ChunkCache(FILE_CACHE_BYTES))
-        self._guard = Guard(
-            ManifestTrust(trainer=config.trainer or pool.trainer, pool_digest=pool.digest()), report=vitals.set_alarm
-        )
+        trust = ManifestTrust(trainer=config.trainer or pool.trainer, pool_digest=pool.digest())
+        self._guard = Guard(trust, report=vitals.set_alarm)
         self._current_version = -1
         self._spent = spent
         self._faults = FaultWatch(pool.environment.name)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from farflung.wire.limits import MAX_NAME_BYTES
 
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _INT64_END = 2**63
 
 
@@ -15,6 +16,13 @@ def require_digests(**fields: str) -> None:
     for name, value in fields.items():
         if not _DIGEST.fullmatch(value):
             raise ValueError(f"{name} is {value[:80]!r}: it must be 64 lower-case hex digits")
+
+
+def require_addresses(**fields: str) -> None:
+    """Each is `0x` and 40 hex digits: who holds a key (EIP-55 spelling is not asked for)."""
+    for name, value in fields.items():
+        if not _ADDRESS.fullmatch(value):
+            raise ValueError(f"{name} is {value[:80]!r}: it must be 0x and 40 hex digits")
 
 
 def require_names(**fields: str) -> None:

@@ -3,9 +3,18 @@
 from typing import ClassVar, Literal
 
 from farflung.wire.canonical import MAX_EXACT_JSON_INT, Record
-from farflung.wire.invariants import require_counts, require_digests, require_finite, require_names
+from farflung.wire.invariants import (
+    require_addresses,
+    require_counts,
+    require_digests,
+    require_finite,
+    require_names,
+)
 
 EnvArg = str | int | float | bool
+Trust = Literal["open", "proven"]
+"""open: a worker is what it says it is. proven: a node is its key and signs all it does, and what it hands in carries
+proofs."""
 MAX_STRATA = 64
 MAX_TOTAL_WEIGHT = 10_000
 """Sum of the weights of all strata: the length of the order in which they take turns."""
@@ -102,7 +111,11 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     DOMAIN: ClassVar[str] = "farflung/pool-spec/1"
 
     name: str
-    trust: Literal["open"] = "open"
+    trust: Trust = "open"
+    coordinator: str = ""
+    """Address of the key that signs leases and receipts; needed unless the pool is open."""
+    trainer: str = ""
+    """Address of the key that signs versions and batch records; needed unless the pool is open."""
     environment: EnvironmentSpec
     tokenizer_digest: str
     model_config_digest: str
@@ -146,6 +159,11 @@ class PoolSpec(Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         require_names(name=self.name)
+        if self.trust != "open" and not (self.coordinator and self.trainer):
+            raise ValueError(f"a {self.trust} pool names the keys of its coordinator and trainer")
+        for role, address in (("coordinator", self.coordinator), ("trainer", self.trainer)):
+            if address:
+                require_addresses(**{role: address})
         require_digests(tokenizer_digest=self.tokenizer_digest, model_config_digest=self.model_config_digest)
         require_counts(max_staleness=self.max_staleness, deterministic_seed=self.deterministic_seed or 0)
         require_counts(

@@ -118,10 +118,8 @@ class Worker:
         self._stop = stop
         self._sampler: Sampler | None = None
         self._sampling_s = 0.0
-        self._guard = Guard(
-            ManifestTrust(trainer=config.trainer or pool.trainer, pool_digest=self._pool_digest),
-            report=vitals.set_alarm,
-        )
+        trust = ManifestTrust(trainer=config.trainer or pool.trainer, pool_digest=self._pool_digest)
+        self._guard = Guard(trust, report=vitals.set_alarm)
         self._fetcher = PolicyFetcher(self._get_chunk, ChunkCache(CHUNK_CACHE_BYTES))
         self._follower = PolicyFollower(
             self._fetcher, self._old_manifest, weights_name=WEIGHTS, on_fault=self._guard.fault

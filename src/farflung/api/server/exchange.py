@@ -18,7 +18,7 @@ from farflung.api.errors import RefusalReason, Refused
 from farflung.api.records import Refusal
 from farflung.api.server import limits
 from farflung.errors import OurFault, PeerFault, Transient
-from farflung.wire.canonical import Record
+from farflung.wire.canonical import Record, sha256_hex
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +32,8 @@ PIECE_BYTES = 1 << 20
 """Of an answer, written before the caller must have taken most of the one before."""
 MAX_MESSAGE_CHARS = 500
 """Of a refusal's sentence; it may quote the caller's own input."""
+BODY_SHA256 = web.RequestKey("body_sha256", str)
+"""What a signed call promises of its body, among the notes of a request."""
 UNAVAILABLE = "unavailable"
 TOO_MANY_REQUESTS = "too_many_requests"
 
@@ -42,6 +44,7 @@ _STATUS = {
     RefusalReason.UNKNOWN_LEASE: HTTPStatus.NOT_FOUND,
     RefusalReason.UNKNOWN_SUBMISSION: HTTPStatus.NOT_FOUND,
     RefusalReason.BAD_TOKEN: HTTPStatus.UNAUTHORIZED,
+    RefusalReason.BAD_SIGNATURE: HTTPStatus.FORBIDDEN,
     RefusalReason.WRONG_ROLE: HTTPStatus.FORBIDDEN,
     RefusalReason.NOT_ASSIGNED: HTTPStatus.CONFLICT,
     RefusalReason.WRONG_NODE: HTTPStatus.FORBIDDEN,
@@ -70,10 +73,18 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
         except TimeoutError:
             raise Refused(RefusalReason.BAD_REQUEST, f"body stopped or was too slow after {len(body)} bytes") from None
         if piece is None:
+            await _check_promised(request, body)
             return bytes(body)
         body += piece
         if len(body) > max_bytes:
             raise Refused(RefusalReason.TOO_LARGE, f"more than {max_bytes} bytes, which is the limit")
+
+
+async def _check_promised(request: web.Request, body: bytearray) -> None:
+    """The body of a signed call is the one that was signed."""
+    promised = request.get(BODY_SHA256)
+    if promised is not None and await asyncio.to_thread(sha256_hex, memoryview(body)) != promised:
+        raise Refused(RefusalReason.BAD_SIGNATURE, "the body is not the one that was signed")
 
 
 async def read_record(request: web.Request, expected: type[Expected]) -> Expected:

@@ -90,7 +90,8 @@ def test_two_documents_by_hand() -> None:
     assert batch.tokens_N.tolist() == [*first.tokens[:4], *second.tokens[:3]]
     assert batch.lengths == (4, 3)
     assert batch.rows_M.tolist() == [2, 3, 4, 5, 6]
-    assert batch.targets_M.tolist() == [*first.tokens[3:], *second.tokens[1:]]
+    stand_in = second.tokens[1]  # for the masked one, which may be an id without a logprob
+    assert batch.targets_M.tolist() == [*first.tokens[3:], *second.tokens[1:3], stand_in]
     assert batch.behaviour_logprobs_M.tolist() == [*first.behaviour_logprobs, *second.behaviour_logprobs]
     assert batch.advantages_M.tolist() == [0.5, 0.5, -1.0, -1.0, -1.0]
     assert batch.loss_mask_M.tolist() == [True, True, True, True, False]

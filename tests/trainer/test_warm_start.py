@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from farflung.envs.base import Environment
+from farflung.envs.playing import EpisodeLimits
 from farflung.errors import UserError
 from farflung.trainer.config import WarmStartConfig
 from farflung.trainer.policy import Policy
@@ -46,6 +47,7 @@ def start(
         policy,
         chosen,
         description().tokenizer,
+        EpisodeLimits(max_prompt_tokens=64, max_completion_tokens=64, eos_token_ids=frozenset([1])),
         description().config.eos_token_ids[0],
         WarmStartConfig(**settings),
         measure_accuracy=accuracy,

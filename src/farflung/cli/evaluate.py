@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from farflung.cli.evaluate_report import Report
 from farflung.config.base import Config
 from farflung.envs.base import Environment, graders_of
+from farflung.envs.episode import num_agents_of
 from farflung.envs.graders.registry import require_ready
 from farflung.envs.registry import load_environment
 from farflung.errors import UserError
@@ -50,7 +51,8 @@ def run_eval(arguments: Namespace, settings: list[str]) -> int:
     require_ready(graders_of(environment))
     path = Path(arguments.model)
     out = Path(arguments.out) if arguments.out else Path("evals", _name(path, config, env_args))
-    file = SampleFile(out / "samples.jsonl", _header(path, config, env_args), config.samples)
+    rows_per_task = config.samples * num_agents_of(environment)
+    file = SampleFile(out / "samples.jsonl", _header(path, config, env_args), rows_per_task)
     num_skipped = _sample(path, config, environment, file)
     report = Report(env=config.env, split=config.split, num_samples=config.samples, ks=_ks(config))
     result = report.result(file.rows, num_skipped)

@@ -18,7 +18,9 @@ def build_pool(config: RunConfig, *, coordinator: str = UNNAMED, trainer: str = 
         UserError: no such environment, wrong arguments for it, no model in the folder, or the two do not fit.
     """
     from farflung.envs.base import graders_of, strata_of
+    from farflung.envs.episode import num_agents_of
     from farflung.envs.graders.registry import are_reproducible, require_known
+    from farflung.envs.playable import require_playable
     from farflung.envs.registry import load_environment  # environments and tokenizers take a while to import
     from farflung.trainer.model_source import describe
 
@@ -37,6 +39,7 @@ def build_pool(config: RunConfig, *, coordinator: str = UNNAMED, trainer: str = 
             f"pool.deterministic is true, and {section.name} grades with {names}: a judge may change its mind"
         )
     description = describe(config.trainer.model, environment)
+    require_playable(environment, description.tokenizer)
     return config.pool.build(
         environment=EnvironmentSpec(
             name=section.name,
@@ -46,6 +49,7 @@ def build_pool(config: RunConfig, *, coordinator: str = UNNAMED, trainer: str = 
             target_lengths=environment.target_lengths,
             strata=strata_of(environment),
             graders=graders,
+            num_agents=num_agents_of(environment),
         ),
         tokenizer_digest=description.tokenizer.digest,
         model_config_digest=description.config_digest,

@@ -3,6 +3,7 @@
 from pydantic import Field, model_validator
 
 from farflung.config.base import Config
+from farflung.errors import UserError
 from farflung.wire.limits import MAX_ROLLOUTS_PER_FILE
 from farflung.wire.pool import EnvironmentSpec, PoolSpec, Trust
 
@@ -72,11 +73,16 @@ class PoolConfig(Config):
 
     @model_validator(mode="after")
     def _file_holds_a_slot(self) -> "PoolConfig":
-        rollouts = self.groups_per_slot * self.group_size
+        self._require_room(num_agents=1)
+        return self
+
+    def _require_room(self, num_agents: int) -> None:
+        """Raises ValueError: one file cannot hold what a lease is for."""
+        rollouts = self.groups_per_slot * self.group_size * num_agents
         if rollouts > MAX_ROLLOUTS_PER_FILE:
             raise ValueError(
-                f"groups_per_slot * group_size is {rollouts}: one file holds at most {MAX_ROLLOUTS_PER_FILE} rollouts; "
-                "lower groups_per_slot"
+                f"groups_per_slot * group_size is {rollouts}{' with all agents' if num_agents > 1 else ''}: one file "
+                f"holds at most {MAX_ROLLOUTS_PER_FILE} rollouts; lower groups_per_slot"
             )
         row_bytes = 4 * self.max_prompt_tokens + BYTES_PER_TOKEN * self.max_completion_tokens + BYTES_PER_ROLLOUT
         if self.max_file_bytes < rollouts * row_bytes:
@@ -84,7 +90,6 @@ class PoolConfig(Config):
                 f"max_file_bytes is {self.max_file_bytes}: {rollouts} rollouts of the longest kind take about "
                 f"{rollouts * row_bytes} bytes; raise max_file_bytes or lower groups_per_slot"
             )
-        return self
 
     @property
     def outstanding_groups(self) -> int:
@@ -108,7 +113,14 @@ class PoolConfig(Config):
         Args:
             seed: what draws follow from, in deterministic mode alone.
             coordinator: address of its key, as `trainer`.
+
+        Raises:
+            UserError: a file is too small for a slot of an environment with several agents.
         """
+        try:
+            self._require_room(environment.num_agents)
+        except ValueError as error:
+            raise UserError(f"pool: {error}") from error
         return PoolSpec(
             name=self.name,
             trust=self.trust,

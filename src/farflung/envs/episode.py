@@ -78,8 +78,8 @@ class Episodic(Protocol):
 class DemonstratesTurns(Protocol):
     """An `Episodic` environment that knows what may be said at each turn, for supervised warm starts. Optional."""
 
-    def demonstrate_turn(self, task: Task, turns: Sequence[AgentTurn], draw: int) -> str:
-        """A turn worth imitating of whom `next_ask` asks, varied by `draw`."""
+    def demonstrate_turn(self, task: Task, turns: Sequence[AgentTurn], draw: int) -> str | None:
+        """A turn worth imitating of whom `next_ask` asks, varied by `draw`; None if there is none."""
         ...
 
 

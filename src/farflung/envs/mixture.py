@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from farflung.envs.base import Environment, Grade, Split, graders_of
+from farflung.envs.episode import Episodic
 from farflung.envs.tasks import check_index
 from farflung.errors import UserError
 from farflung.slots.strata import interleaving_of, turns_by
@@ -115,10 +116,17 @@ def _members(seed: int, args: Mapping[str, EnvArg], load: Load) -> tuple[Member,
     weights = {label: _weight(label, own.pop(WEIGHT, 1)) for label, own in arguments.items()}
     if sum(weights.values()) > MAX_TOTAL_WEIGHT:
         raise UserError(f"the weights of environment {Mixture.name} sum to {sum(weights.values())}: at most 10000")
-    return tuple(
+    members = tuple(
         Member(label=label, environment=load(name, seed, arguments[label]), weight=weights[label])
         for label, name in names.items()
     )
+    for member in members:
+        if isinstance(member.environment, Episodic):
+            raise UserError(
+                f"member {member.label} of environment {Mixture.name} has episodes of several turns: a mixture is of "
+                "environments of one turn; train on it alone"
+            )
+    return members
 
 
 def _names(members: EnvArg | None) -> dict[str, str]:

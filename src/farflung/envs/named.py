@@ -3,10 +3,11 @@
 The one place where any exception of an environment is caught, because an environment is other people's code.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from farflung.envs.base import Environment, Grade, Split, graders_of, level_of, strata_of
+from farflung.envs.episode import AgentTurn, Ask, DemonstratesTurns, EpisodeGrade, Episodic
 from farflung.errors import FarflungError, OurFault
 from farflung.wire.task import Task
 
@@ -48,3 +49,33 @@ class NamedEnvironment:
             raise
         except Exception as error:
             raise OurFault(f"environment {self.name} failed when {what}: {type(error).__name__}: {error}") from error
+
+
+class NamedEpisodes(NamedEnvironment):
+    """One that is `Episodic`, and may show turns."""
+
+    def __init__(self, environment: Environment, episodic: Episodic) -> None:
+        super().__init__(environment)
+        self._episodic = episodic
+        self.num_agents = episodic.num_agents
+        self.max_turns = episodic.max_turns
+        self.max_turn_tokens = episodic.max_turn_tokens
+
+    def next_ask(self, task: Task, turns: Sequence[AgentTurn]) -> Ask | None:
+        return self._ask(f"playing task {task.task_id}", lambda: self._episodic.next_ask(task, turns))
+
+    def grade_episode(self, task: Task, turns: Sequence[AgentTurn]) -> tuple[EpisodeGrade, ...]:
+        return self._ask(f"grading task {task.task_id}", lambda: self._episodic.grade_episode(task, turns))
+
+    def demonstrate_turn(self, task: Task, turns: Sequence[AgentTurn], draw: int) -> str | None:
+        shows = self._environment
+        if not isinstance(shows, DemonstratesTurns):
+            return None
+        return self._ask(f"demonstrating task {task.task_id}", lambda: shows.demonstrate_turn(task, turns, draw))
+
+
+def named(environment: Environment) -> NamedEnvironment:
+    """With all that it can do."""
+    if isinstance(environment, Episodic):
+        return NamedEpisodes(environment, environment)
+    return NamedEnvironment(environment)

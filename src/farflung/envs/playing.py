@@ -14,6 +14,7 @@ function of them. This module does not know engines, seeds or files.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from farflung.envs.episode import AgentTurn, Ask, EpisodeGrade, Episodic
 from farflung.envs.hearsay import plain
 from farflung.model.conversation import Conversation
 from farflung.model.tokenizer import Tokenizer
+from farflung.wire.pool import PoolSpec
 from farflung.wire.task import Task
 from farflung.wire.verdict import RewardResult
 
@@ -38,6 +40,14 @@ class EpisodeLimits:
     max_completion_tokens: int
     """Of all that follows it, turns and what lies between."""
     eos_token_ids: frozenset[int]
+
+    @classmethod
+    def of_pool(cls, pool: PoolSpec, eos_token_ids: Sequence[int]) -> Self:
+        return cls(
+            max_prompt_tokens=pool.max_prompt_tokens,
+            max_completion_tokens=pool.max_completion_tokens,
+            eos_token_ids=frozenset(eos_token_ids),
+        )
 
 
 class Ending(StrEnum):

@@ -3,16 +3,19 @@
 Does not know files or what is made of the rows.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParams
 from farflung.envs.base import Environment, Split, level_of
+from farflung.envs.episode import Episodic
+from farflung.evaluation.episodes import Played, play_tasks
 from farflung.evaluation.heldout import ChatTokenizer
 from farflung.evaluation.records import SampleRow
 from farflung.evaluation.scores import TaskSamples
+from farflung.model.tokenizer import Tokenizer
 from farflung.rewards.extract import after_thinking, boxed, final_answer, tagged
 from farflung.wire.rollout import StopReason
 from farflung.wire.task import Task
@@ -58,6 +61,10 @@ def sample_chunks(
     for start in range(0, len(wanted), plan.chunk_tasks):
         tasks, requests = {}, []
         indices = wanted[start : start + plan.chunk_tasks]
+        if isinstance(environment, Episodic):
+            asked = {index: environment.task(plan.split, index, targets[index % len(targets)]) for index in indices}
+            yield _episodes(engine, environment, tokenizer, params, plan, asked)
+            continue
         for index in indices:
             task = environment.task(plan.split, index, targets[index % len(targets)])
             prompt = tokenizer.encode_chat(task.messages)
@@ -98,18 +105,57 @@ def vote(completion: str) -> str:
 
 def _row(environment: Environment, tokenizer: ChatTokenizer, task: Task, made: Completion) -> SampleRow:
     text = tokenizer.decode(made.tokens.tolist())
-    grade = environment.grade(task, text)
+    return _row_of(
+        Played(
+            group=made.group,
+            sample=made.sample,
+            task=task,
+            text=text,
+            num_tokens=len(made.tokens),
+            is_truncated=made.stop_reason is StopReason.LENGTH,
+            grade=environment.grade(task, text),
+        ),
+        environment,
+    )
+
+
+def _episodes(
+    engine: Engine,
+    environment: Environment,
+    tokenizer: ChatTokenizer,
+    params: SamplingParams,
+    plan: BenchmarkPlan,
+    tasks: Mapping[int, Task],
+) -> Chunk:
+    """Every agent of every attempt has a row."""
+    assert isinstance(tokenizer, Tokenizer), "episodes need a whole tokenizer"
+    played = play_tasks(
+        engine,
+        environment,
+        tokenizer,
+        tasks,
+        params,
+        plan.draw_seed,
+        num_samples=plan.num_samples,
+        max_prompt_tokens=plan.max_prompt_tokens,
+    )
+    rows = tuple(_row_of(each, environment) for each in played)
+    return Chunk(rows=rows, num_skipped=len(tasks) - len({row.task for row in rows}))
+
+
+def _row_of(played: Played, environment: Environment) -> SampleRow:
+    grade = played.grade
     correct = grade.correct
     if correct is None and grade.reward is not None:
         correct = float(grade.reward >= 1.0)
     return SampleRow(
-        task=made.group,
-        sample=made.sample,
-        task_id=task.task_id,
-        completion=text,
-        num_tokens=len(made.tokens),
-        is_truncated=made.stop_reason is StopReason.LENGTH,
+        task=played.group,
+        sample=played.sample,
+        task_id=played.task.task_id,
+        completion=played.text,
+        num_tokens=played.num_tokens,
+        is_truncated=played.is_truncated,
         reward=grade.reward,
         correct=correct,
-        level=level_of(environment, task),
+        level=level_of(environment, played.task),
     )

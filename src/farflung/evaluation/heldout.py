@@ -1,7 +1,7 @@
 """Accuracy of a policy on tasks that it is never trained on.
 
-One rollout per held-out task, drawn with a fixed seed, so that two policies are compared on the same tasks and noise.
-Does not know versions, files or who asks.
+One rollout per held-out task, or one of each agent of an episode, drawn with a fixed seed, so that two policies are
+compared on the same tasks and noise. Does not know versions, files or who asks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,9 @@ import numpy as np
 
 from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParams
 from farflung.envs.base import Environment, Grade, strata_of
+from farflung.envs.episode import Episodic
+from farflung.evaluation.episodes import Played, play_tasks
+from farflung.model.tokenizer import Tokenizer
 from farflung.wire.task import Message, Task
 
 DRAW_SEED = b"farflung/heldout/1".ljust(32, b"\0")
@@ -69,6 +72,10 @@ def evaluate(
 ) -> Evaluation:
     """Sample and grade held-out tasks with the engine's loaded policy."""
     tasks = heldout_tasks(environment, num_tasks)
+    if isinstance(environment, Episodic):
+        assert isinstance(tokenizer, Tokenizer), "episodes need a whole tokenizer"
+        played = play_tasks(engine, environment, tokenizer, dict(enumerate(tasks)), params, DRAW_SEED, num_samples=1)
+        return _evaluation(environment, len(tasks), [_of_agent(each) for each in played])
     requests = [
         GroupRequest(
             group=index, prompt_tokens=np.array(tokenizer.encode_chat(task.messages), dtype=np.int32), num_samples=1
@@ -76,17 +83,21 @@ def evaluate(
         for index, task in enumerate(tasks)
     ]
     completions = engine.generate(requests, params, DRAW_SEED)
-    rollouts = tuple(
+    rollouts = [
         _graded(environment, tokenizer, task, completion) for task, completion in zip(tasks, completions, strict=True)
-    )
+    ]
+    return _evaluation(environment, len(tasks), rollouts)
+
+
+def _evaluation(environment: Environment, num_tasks: int, rollouts: Sequence[EvaluatedRollout]) -> Evaluation:
     graded = [rollout for rollout in rollouts if rollout.grade.reward is not None]
     return Evaluation(
         accuracy=_mean([_accuracy(rollout.grade) for rollout in graded]),
         mean_reward=_mean([rollout.grade.reward or 0.0 for rollout in graded]),
         mean_length_tokens=_mean([float(rollout.num_tokens) for rollout in rollouts]),
-        num_tasks=len(tasks),
-        num_ungraded=len(tasks) - len(graded),
-        rollouts=rollouts,
+        num_tasks=num_tasks,
+        num_ungraded=len(rollouts) - len(graded),
+        rollouts=tuple(rollouts),
         accuracies=_of_members(graded, [stratum.name for stratum in strata_of(environment)]),
     )
 
@@ -106,6 +117,10 @@ def _graded(environment: Environment, tokenizer: ChatTokenizer, task: Task, comp
     return EvaluatedRollout(
         task=task, completion=text, num_tokens=len(completion.tokens), grade=environment.grade(task, text)
     )
+
+
+def _of_agent(played: Played) -> EvaluatedRollout:
+    return EvaluatedRollout(task=played.task, completion=played.text, num_tokens=played.num_tokens, grade=played.grade)
 
 
 def _accuracy(grade: Grade) -> float:

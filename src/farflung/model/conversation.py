@@ -53,3 +53,19 @@ class Conversation:
 def _after(rendered: str, so_far: str) -> str | None:
     """What the template adds after everything that was said; None where it does not begin with that."""
     return rendered[len(so_far) :] if rendered.startswith(so_far) else None
+
+
+def rewrites_history(tokenizer: Tokenizer) -> bool:
+    """Whether a template cannot go on after an answer, or one with thinking in it, as they were said.
+
+    Raises:
+        UserError: the template refuses a conversation of a user and an assistant.
+    """
+    asked = {"role": "user", "content": "1"}
+    ends = ["", *(tokenizer.decode([token], skip_special=False) for token in tokenizer.eos_token_ids)]
+    for answer in ("2", "<think>\n1\n</think>\n\n2"):
+        said = tokenizer.render([asked]) + answer
+        then = tokenizer.render([asked, {"role": "assistant", "content": answer}, {"role": "user", "content": "3"}])
+        if not any(then.startswith(said + end) for end in ends):
+            return True
+    return False

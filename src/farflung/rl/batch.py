@@ -37,7 +37,7 @@ class FlatBatch:
     rows_M: Tensor
     """[M] int64: the row of `tokens_N` whose hidden state predicts each completion token."""
     targets_M: Tensor
-    """[M] int64, the completion tokens."""
+    """[M] int64, the completion tokens; in place of those that nothing is learned from one that something is."""
     behaviour_logprobs_M: Tensor
     """[M] float32."""
     advantages_M: Tensor
@@ -103,9 +103,7 @@ def flatten(samples: Sequence[TrainingSample]) -> FlatBatch:
         prefix_starts=tuple(starts_S[owner_S].tolist()),
         prefix_lengths=tuple(prefixes_S.tolist()),
         rows_M=torch.from_numpy(rows_M),
-        targets_M=torch.from_numpy(
-            np.concatenate([sample.tokens[sample.num_prompt_tokens :] for sample in samples]).astype(np.int64)
-        ),
+        targets_M=torch.from_numpy(np.concatenate([_targets(sample) for sample in samples]).astype(np.int64)),
         behaviour_logprobs_M=torch.from_numpy(np.concatenate([sample.behaviour_logprobs for sample in samples])),
         advantages_M=torch.from_numpy(np.concatenate([sample.advantages for sample in samples])),
         loss_mask_M=torch.from_numpy(np.concatenate([sample.loss_mask for sample in samples])),
@@ -113,6 +111,12 @@ def flatten(samples: Sequence[TrainingSample]) -> FlatBatch:
         group_log_expectation_M=_group_log_expectation(samples, completions_S),
         ref_logprobs_M=_ref_logprobs(samples),
     )
+
+
+def _targets(sample: TrainingSample) -> NDArray[np.int32]:
+    """Between turns a template may write ids that are never drawn, whose logprob of -inf no mask takes out of a sum."""
+    tokens_T, mask_T = sample.tokens[sample.num_prompt_tokens :], sample.loss_mask
+    return tokens_T if mask_T.all() else np.where(mask_T, tokens_T, tokens_T[mask_T.argmax()])
 
 
 def _prompt_owners(samples: Sequence[TrainingSample]) -> NDArray[np.int64]:

@@ -140,7 +140,7 @@ class Ledger:
 
     def _count_grading_faults(self, event: events.VerdictRecorded) -> None:
         """Enter what a validator says that it could not grade, or could not judge at all."""
-        verdict, size = event.verdict, self.rules.groups_per_slot * self.rules.group_size
+        verdict, size = event.verdict, self.rules.rollouts_per_slot
         faults = {
             name.removeprefix(GRADING_FAULT): min(round(count), size)
             for name, count in verdict.measured.items()

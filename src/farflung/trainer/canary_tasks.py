@@ -2,7 +2,7 @@
 
 from farflung.envs.base import Environment, graders_of
 from farflung.envs.graders.registry import require_ready
-from farflung.envs.named import NamedEnvironment
+from farflung.envs.named import named
 from farflung.envs.registry import load_environment
 from farflung.errors import UserError
 from farflung.evaluation.heldout import ChatTokenizer, heldout_tasks
@@ -41,4 +41,4 @@ def canary_environment(
                 f"{num_tokens} tokens; the model has room for {most} beside pool.max_completion_tokens: lower that, or "
                 "choose another test set"
             )
-    return NamedEnvironment(environment)
+    return named(environment)

@@ -18,12 +18,14 @@ import torch
 from farflung.api.client import CoordinatorClient
 from farflung.api.patience import Patience, Stopped
 from farflung.api.presence import heartbeats
+from farflung.envs.playing import EpisodeLimits
 from farflung.errors import OurFault, UserError
 from farflung.evaluation.heldout import Evaluation
 from farflung.identity.keys import make_key
 from farflung.model.adapter_files import save_adapter_folder
 from farflung.model.determinism import compute_deterministically
 from farflung.model.folder import save_folder
+from farflung.model.vocabulary import end_of_sequence
 from farflung.rl.types import Batch
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
@@ -198,6 +200,7 @@ class Trainer:
             policy,
             setup.environment,
             description.tokenizer,
+            EpisodeLimits.of_pool(self.pool, end_of_sequence(description.tokenizer, description.config)),
             description.config.eos_token_ids[0],
             self.config.warm_start,
             measure_accuracy=lambda: setup.canary.evaluate(policy, 0).lowest_accuracy,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from farflung.envs.base import Environment
 from farflung.envs.digest import data_digest, package_of
-from farflung.envs.named import NamedEnvironment
+from farflung.envs.named import named
 from farflung.envs.registry import load_for_grading
 from farflung.errors import UserError
 from farflung.model.config import ModelConfig
@@ -88,7 +88,7 @@ def set_up(
         UserError: model, settings, pool and checkpoint do not fit together.
     """
     installed = load_for_grading(pool.environment)
-    environment = NamedEnvironment(installed)
+    environment = named(installed)
     description = describe(config.model, environment)
     _check_pool(config, description, pool)
     _check_prompts(environment, description, pool)

@@ -55,11 +55,7 @@ class Judge:
         self._tokenizer = tokenizer
         self._validator = validator
         self._begin = begin
-        self._limits = EpisodeLimits(
-            max_prompt_tokens=rules.pool.max_prompt_tokens,
-            max_completion_tokens=rules.pool.max_completion_tokens,
-            eos_token_ids=frozenset(rules.eos_token_ids),
-        )
+        self._limits = EpisodeLimits.of_pool(rules.pool, rules.eos_token_ids)
         self._faults: Counter[str] = Counter()
         self.first_fault = ""
         """Of the last submission: what went wrong first in grading."""

@@ -171,11 +171,7 @@ class Sampler:
             Unworkable: an episode ended before every agent had a turn.
             Cancelled: the engine was told to stop.
         """
-        limits = EpisodeLimits(
-            max_prompt_tokens=pool.max_prompt_tokens,
-            max_completion_tokens=pool.max_completion_tokens,
-            eos_token_ids=frozenset(self._params.eos_token_ids),
-        )
+        limits = EpisodeLimits.of_pool(pool, self._params.eos_token_ids)
         tasks = [
             environment.task("train", index, target)
             for index, target in zip(lease.task_indices, lease.target_lengths, strict=True)

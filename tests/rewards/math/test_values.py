@@ -194,3 +194,52 @@ def test_the_same_text_is_right_even_outside_the_grammar() -> None:
 )
 def test_a_decision_names_its_rule(gold: str, answer: str, rule: str) -> None:
     assert grade_math(gold, answer).rule == rule
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("P(A)=0.3", "P(B)=0.3"),
+        ("f(0)=1", "f(1)=1"),
+        ("f(x)=x^2", "f(2)=x^2"),
+        ("2k", "2ᵏ"),
+        ("x_a", "xᵃ"),
+    ],
+)
+def test_what_only_looks_alike_is_not_the_same(gold: str, answer: str) -> None:
+    assert grade_math(gold, answer).verdict == 0.0
+    assert grade_math(answer, gold).verdict == 0.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [(r"e^{\ln x}", "x"), (r"2^{\sin^2 x + \cos^2 x}", "2"), ("5!!", "15"), ("f(x)=x^2", "f(t)=t^2")],
+)
+def test_what_these_rules_cannot_know_is_no_sure_no(gold: str, answer: str) -> None:
+    assert grade_math(gold, answer).verdict != 1.0
+    assert grade_math(gold, answer).undecided
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"5 \text{ m/s}", "5 m/s"),
+        ("18 km/h", r"5 \text{ m/s}"),
+        ("5 m^2", "5 square meters"),
+        ("5 m^2", r"5 \text{ m}^2"),
+        (r"12\frac12\%", "0.125"),
+        (r"12\frac{1}{2}\%", r"12.5\%"),
+        ("2^k", "2ᵏ"),
+        ("x_a", "xₐ"),
+        ("x^{-n}", "x⁻ⁿ"),
+    ],
+)
+def test_one_thing_written_in_two_ways_is_the_same(gold: str, answer: str) -> None:
+    assert grade_math(gold, answer).verdict == 1.0
+    assert grade_math(answer, gold).verdict == 1.0
+
+
+def test_a_list_too_long_to_compare_is_itself() -> None:
+    roots = ", ".join(rf"\sqrt{{{number}}}" for number in range(2, 192))
+    assert grade_math(roots, roots).rule == "same_text"
+    assert grade_math(roots, roots.replace("191", "193")).undecided

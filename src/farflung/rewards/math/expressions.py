@@ -110,8 +110,11 @@ def _left_depth(node: Node) -> int:
     return depth
 
 
-def _mixed(whole: Node, fraction: Node) -> Mixed | None:
-    r"""`1\frac12`: the fraction must be of two integers and proper, else it is a product."""
+def _mixed(whole: Node, fraction: Node) -> Node | None:
+    r"""`1\frac12`: the fraction must be of two integers and proper, else it is a product. So too `1\frac12\%`."""
+    if isinstance(fraction, Quantity):
+        mixed = _mixed(whole, fraction.value)
+        return None if mixed is None else Quantity(mixed, fraction.unit)
     if not (isinstance(whole, Number) and isinstance(whole.value, int) and isinstance(fraction, Quotient)):
         return None
     top, bottom = fraction.numerator, fraction.denominator
@@ -122,7 +125,7 @@ def _mixed(whole: Node, fraction: Node) -> Mixed | None:
     return Mixed(whole, fraction)
 
 
-def _mixed_of_quotient(factors: list[Node], divisor: Node) -> Mixed | None:
+def _mixed_of_quotient(factors: list[Node], divisor: Node) -> Node | None:
     """`1 1/2`: two numbers side by side, then the slash."""
     if len(factors) == 2 and isinstance(factors[0], Number) and isinstance(factors[1], Number):
         mixed = _mixed(factors[0], Quotient(factors[1], divisor))
@@ -166,6 +169,8 @@ def _power(cursor: Cursor) -> Node:
                 node = _raised(cursor, node)
         elif cursor.at("!"):
             cursor.advance()
+            if cursor.at("!"):
+                raise NotExact("a double factorial, or the factorial of one")
             node = Call("factorial", (node,))
         elif cursor.at("%"):
             cursor.advance()

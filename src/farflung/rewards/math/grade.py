@@ -41,6 +41,7 @@ _KINDS: dict[type, str] = {
     Text: "text",
 }
 _THIN_SPACES = re.compile(r"\\[,!]|\s+")
+OVER_LIMITS = "comparison_over_limits"
 _BLANKS = str.maketrans("", "", "{}$ \t\r\n\\.,;:~")
 
 
@@ -64,7 +65,10 @@ def grade_math(gold: str, answer: str, policy: MathPolicy = DEFAULT_POLICY) -> D
     found = read(given, mixed_numbers=policy.mixed_numbers)
     if found.value is None:
         return _without_answer(found, reference, given)
-    return _grade_values(expected.value, found, policy)
+    decision = _grade_values(expected.value, found, policy)
+    if decision.rule == OVER_LIMITS and normalize(reference) == normalize(given):
+        return Decision(1.0, "same_text")  # too much to compare item by item, and word for word the same
+    return decision
 
 
 def marked(text: str) -> str:
@@ -110,7 +114,7 @@ def _grade_values(expected: Value, found: Reading, policy: MathPolicy) -> Decisi
     try:
         verdict = compare(expected, found.value, policy, Budget())
     except (OverLimits, NotExact, Undefined) as error:
-        return Decision(0.0, "comparison_over_limits", str(error), undecided=True)
+        return Decision(0.0, OVER_LIMITS, str(error), undecided=True)
     if verdict is None:
         return Decision(0.0, f"undecided_{kind}", undecided=True)
     if verdict and not policy.unreduced_fractions and not is_reduced(found.tree):

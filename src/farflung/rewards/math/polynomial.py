@@ -77,7 +77,14 @@ def atoms(polynomial: Polynomial) -> set[Atom]:
 
 def is_proven(polynomial: Polynomial) -> bool:
     """Whether a difference of its normal form from another's proves a difference of values."""
-    return all(atom.kind not in _UNPROVEN_KINDS for atom in atoms(polynomial))
+    return all(map(_is_proven_atom, atoms(polynomial)))
+
+
+def _is_proven_atom(atom: Atom) -> bool:
+    if atom.kind is Kind.POWER:  # e^(ln x) is x, which nothing here knows
+        assert isinstance(atom.key, tuple)
+        return all(_is_proven_atom(inner) for inner, _ in atom.key[1])
+    return atom.kind not in _UNPROVEN_KINDS
 
 
 def freeze(polynomial: Polynomial) -> Hashable:

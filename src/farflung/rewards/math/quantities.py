@@ -8,7 +8,7 @@ from farflung.rewards.math.limits import Budget
 from farflung.rewards.math.policy import MathPolicy, PercentPolicy, UnitPolicy
 from farflung.rewards.math.polynomial import ONE, Kind, Rational, magnitude
 from farflung.rewards.math.scalar import Scalar
-from farflung.rewards.math.units import canonical_word, in_base_units, is_unit_word
+from farflung.rewards.math.units import canonical_unit, canonical_word, in_base_units, is_unit_word
 from farflung.rewards.math.values import Measured
 
 PERCENT = "%"
@@ -67,17 +67,26 @@ def _may_be_radians(one: Scalar, other: Scalar) -> bool:
 
 
 def _with_letter_unit(value: Scalar | Measured, beside: Scalar | Measured) -> Scalar | Measured:
-    """`5 m` in plain text is five times a variable m; beside a quantity the variable is read as the unit."""
+    """`5 m/s` in plain text is five times m/s; beside a quantity such variables are read as the unit."""
     if not (isinstance(value, Scalar) and isinstance(beside, Measured)) or beside.unit == PERCENT:
         return value
     if value.denominator != ONE or len(value.numerator) != 1:
         return value
     ((monomial, coefficient),) = value.numerator.items()
-    for atom, count in monomial:
-        name = str(atom.key)
-        if atom.kind is Kind.VARIABLE and count == 1 and (name == beside.unit or is_unit_word(name)):
-            return Measured(Scalar({monomial - {(atom, count)}: coefficient}), canonical_word(name))
-    return value
+    units = frozenset(
+        (atom, count)
+        for atom, count in monomial
+        if atom.kind is Kind.VARIABLE
+        and isinstance(count, int)
+        and (str(atom.key) == beside.unit or is_unit_word(str(atom.key)))
+    )
+    if not units:
+        return value
+    powers: dict[str, int] = {}
+    for atom, count in units:
+        name = canonical_word(str(atom.key))
+        powers[name] = powers.get(name, 0) + int(count)
+    return Measured(Scalar({monomial - units: coefficient}), canonical_unit(powers))
 
 
 def _split(value: Scalar | Measured, policy: MathPolicy) -> tuple[Scalar, str]:

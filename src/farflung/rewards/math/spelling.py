@@ -68,10 +68,22 @@ _CHARACTERS = str.maketrans(
         **{letter: rf"\{name} " for letter, name in _GREEK_LETTERS.items()},
     }
 )
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ", "0123456789+-nx")
-_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
-_SUPERSCRIPT_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣ]+")
-_SUBSCRIPT_RUN = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+
+
+def _raised_or_lowered(kind: str) -> dict[str, str]:
+    """Characters that Unicode writes above or below the line -> those that they are there."""
+    found = {}
+    for character in map(chr, range(0xA0, 0xAB70)):
+        tag, _, base = unicodedata.decomposition(character).partition(" ")
+        if tag == kind and character not in "ªº" and " " not in base:  # 5º is degrees
+            found[character] = unicodedata.normalize("NFKC", chr(int(base, 16))).replace("\u2212", "-")
+    return found
+
+
+_SUPERSCRIPTS, _SUBSCRIPTS = _raised_or_lowered("<super>"), _raised_or_lowered("<sub>")
+_SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
+_SUBSCRIPT_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+_RAISED, _LOWERED = str.maketrans(_SUPERSCRIPTS), str.maketrans(_SUBSCRIPTS)
 _ROOT_SIGN = re.compile(r"√\s*([0-9.]+|[A-Za-z])")
 _VULGAR_FRACTION = re.compile("[¼½¾⅐-⅞]")
 
@@ -155,8 +167,8 @@ def _alias(match: re.Match[str]) -> str:
 
 
 def _ascii_forms(text: str) -> str:
-    text = _SUPERSCRIPT_RUN.sub(lambda match: "^{" + match[0].translate(_SUPERSCRIPTS) + "}", text)
-    text = _SUBSCRIPT_RUN.sub(lambda match: "_{" + match[0].translate(_SUBSCRIPTS) + "}", text)
+    text = _SUPERSCRIPT_RUN.sub(lambda match: "^{" + match[0].translate(_RAISED) + "}", text)
+    text = _SUBSCRIPT_RUN.sub(lambda match: "_{" + match[0].translate(_LOWERED) + "}", text)
     text = _VULGAR_FRACTION.sub(_fraction, text)
     text = text.translate(_CHARACTERS)
     text = unicodedata.normalize("NFKC", text)

@@ -13,6 +13,7 @@ agent of each episode is one rollout: prompt, then its own turns as drawn with w
 never learned from. This module does not know tokens, models or sandboxes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -81,6 +82,26 @@ class DemonstratesTurns(Protocol):
     def demonstrate_turn(self, task: Task, turns: Sequence[AgentTurn], draw: int) -> str | None:
         """A turn worth imitating of whom `next_ask` asks, varied by `draw`; None if there is none."""
         ...
+
+
+class EpisodeEnvironment(ABC):
+    """What an environment of several turns need not say itself; a convenience, not a duty."""
+
+    num_agents = 1
+    max_turn_tokens = 0
+    target_lengths: tuple[int, ...] = ()
+
+    @abstractmethod
+    def grade_episode(self, task: Task, turns: Sequence[AgentTurn]) -> tuple[EpisodeGrade, ...]:
+        """As `Episodic.grade_episode`."""
+
+    def grade(self, task: Task, completion: str) -> Grade:
+        """Of an episode that ended after its first turn."""
+        return self.grade_episode(task, (AgentTurn(agent=0, text=completion),))[0].grade
+
+    def demonstration(self, task: Task, draw: int) -> str | None:  # noqa: ARG002 - part of the interface
+        """None: episodes are shown turn by turn (`DemonstratesTurns`)."""
+        return None
 
 
 class SingleTurn:

@@ -1,6 +1,7 @@
 """Environments by name.
 
     built in                       sort-digits, mod-sum, long-addition, arithmetic, reverse-text, instructions
+    of several turns               take-away (self-play), guess-letter
     mixture                        several of the others, each with its share of the tasks (`envs.mixture`)
     gsm8k-100, humaneval           published test sets, for evaluation alone (`envs.bundled`)
     reasoning-gym:<data set>       any data set of that library that can be graded safely (`envs.reasoning_gym`)
@@ -21,6 +22,7 @@ from farflung.envs.base import Environment, EnvironmentFactory, graders_of
 from farflung.envs.episode import num_agents_of
 from farflung.envs.graders.registry import require_ready
 from farflung.envs.gsm8k import Gsm8k
+from farflung.envs.guess_letter import GuessLetter
 from farflung.envs.humaneval import HumanEval
 from farflung.envs.instructions import Instructions
 from farflung.envs.long_addition import LongAddition
@@ -29,6 +31,7 @@ from farflung.envs.mod_sum import ModSum
 from farflung.envs.reasoning_gym_suite import SUFFIX, ReasoningGymSuite
 from farflung.envs.reverse_text import ReverseText
 from farflung.envs.sort_digits import SortDigits
+from farflung.envs.take_away import TakeAway
 from farflung.errors import UserError
 from farflung.wire.pool import EnvArg, EnvironmentSpec
 
@@ -43,6 +46,8 @@ BUILT_IN: Mapping[str, EnvironmentFactory] = {
     Gsm8k.name: Gsm8k,
     HumanEval.name: HumanEval,
     Instructions.name: Instructions,
+    TakeAway.name: TakeAway,
+    GuessLetter.name: GuessLetter,
 }
 
 

@@ -22,6 +22,7 @@ from farflung.wire.lease import Lease, LeaseRequest
 from farflung.wire.manifest import Chunk, Manifest, ManifestFile, Publication, policy_digest
 from farflung.wire.node import Role
 from farflung.wire.pool import EnvironmentSpec, PoolSpec
+from farflung.wire.proof import DEFAULT_RULES
 from farflung.wire.submission import Assignment, Submission
 from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, RejectReason, RewardResult, Verdict
 
@@ -47,6 +48,8 @@ def pool_spec(**changes: Any) -> PoolSpec:
         "max_attempts": 3,
         "max_file_bytes": 1 << 16,
     }
+    if changes.get("trust") == "proven":
+        values["proofs"] = DEFAULT_RULES
     return PoolSpec(**(values | changes))
 
 

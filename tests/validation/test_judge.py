@@ -391,6 +391,11 @@ def mallory_who_is_rather_sure_of_two_different_completions() -> Claim:
     return claim([*rows, *HONEST[2:]])
 
 
+def mallory_with_a_proof_that_nobody_asked_for() -> Claim:
+    """In an open pool; it would be kept and carried about for nothing."""
+    return claim(with_row(0, proof=b"\0" * 24))
+
+
 READABLE: list[tuple[Callable[[], Claim], RejectReason]] = [
     (mallory_of_another_pool, RejectReason.WRONG_POOL),
     (mallory_under_anothers_name, RejectReason.WRONG_LEASE),
@@ -426,6 +431,7 @@ READABLE: list[tuple[Callable[[], Claim], RejectReason]] = [
     (mallory_with_a_token_that_nobody_draws, RejectReason.LOGPROB_RANGE),
     (mallory_who_is_certain_of_everything, RejectReason.LOGPROB_RANGE),
     (mallory_who_is_rather_sure_of_two_different_completions, RejectReason.LOGPROB_RANGE),
+    (mallory_with_a_proof_that_nobody_asked_for, RejectReason.PROOF_SHAPE),
 ]
 
 
@@ -517,7 +523,13 @@ def test_checks_stand_in_the_order_of_their_reasons_and_none_is_missing() -> Non
     table = [reason for reason, _ in CHECKS]
     assert table == sorted(table, key=order.index)
     tested = {reason for _, reason in READABLE} | {reason for _, reason, _ in UNREADABLE}
-    elsewhere = {RejectReason.VALIDATOR_FAULT, RejectReason.TRANSCRIPT}  # the second in test_judge_episodes.py
+    elsewhere = {
+        RejectReason.VALIDATOR_FAULT,
+        RejectReason.TRANSCRIPT,  # test_judge_episodes.py, and the rest in tests/adversarial/test_sampling.py
+        RejectReason.ACTIVATIONS,
+        RejectReason.DRAWS,
+        RejectReason.LOGPROBS,
+    }
     assert tested == set(RejectReason) - elsewhere
 
 

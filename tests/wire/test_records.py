@@ -21,6 +21,7 @@ from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Chunk, Manifest, ManifestFile, Publication, TensorEntry, WeightsPatch
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
 from farflung.wire.pool import EnvironmentSpec, GraderSpec, PoolSpec, Stratum
+from farflung.wire.proof import DEFAULT_RULES, RolloutFigures
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
 from farflung.wire.task import Message, Task
 from farflung.wire.verdict import (
@@ -198,6 +199,18 @@ EPOCH = EpochNotice(
     end_slot=57,
     secret="5e" * 32,
 )
+FIGURES = RolloutFigures(
+    group=1,
+    sample=3,
+    num_tokens=40,
+    activation_chunks=(0.0125, 0.5),
+    max_margin=0.25,
+    sum_margin=0.375,
+    num_margins=2,
+    surprise=-1.5,
+    logprob_error=0.0625,
+    logprobs="AACAvw==",
+)
 EXAMPLES: tuple[Record, ...] = (
     Message(role="user", content='Sort "3 1 2".\n\u2028\U0001f600'),
     Task(
@@ -239,6 +252,9 @@ EXAMPLES: tuple[Record, ...] = (
     PATCH,
     ENVIRONMENT.strata[0],
     EPOCH,
+    DEFAULT_RULES.reject,
+    DEFAULT_RULES,
+    FIGURES,
     EpochNotices(items=(EPOCH,)),
     ENVIRONMENT.graders[0],
     PLAN.strata[0],

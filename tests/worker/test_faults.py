@@ -41,12 +41,12 @@ async def test_H4_an_engine_that_raises_once_costs_a_restart_and_no_slot(  # noq
     """Its process ends with the engine's error, so that whoever supervises it starts it again."""
     generate, num_calls = TorchEngine.generate, 0
 
-    def breaks(*args: Any) -> Any:
+    def breaks(*args: Any, **rest: Any) -> Any:
         nonlocal num_calls
         num_calls += 1
         if num_calls == 1:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
-        return generate(*args)
+        return generate(*args, **rest)
 
     monkeypatch.setattr(TorchEngine, "generate", breaks)
     async with (

@@ -104,8 +104,8 @@ def _admitting(core: Core, tokens: Mapping[Role, str] | None) -> Middleware:
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not rate.admits(exchange.provider_of(request), asyncio.get_running_loop().time()):
             return exchange.too_many_requests(core.config.max_requests_per_s)
-        caller = callers.caller_of(request)
-        if caller is not None:
+        caller = None if request.path == routes.POOL.path else callers.caller_of(request)
+        if caller is not None:  # what a pool asks of its nodes is for everybody to read
             if tokens is not None:
                 callers.check_token(request, caller, tokens)
             if (

@@ -6,6 +6,7 @@ from farflung.config.base import Config
 from farflung.errors import UserError
 from farflung.wire.limits import MAX_ROLLOUTS_PER_FILE
 from farflung.wire.pool import EnvironmentSpec, PoolSpec, Trust
+from farflung.wire.proof import DEFAULT_RULES
 
 BYTES_PER_TOKEN = 8
 """A completion token in a rollout file: its id and its logprob, four bytes each, not compressed."""
@@ -141,6 +142,7 @@ class PoolConfig(Config):
             max_attempts=self.max_attempts,
             max_file_bytes=self.max_file_bytes,
             max_abs_reward=self.max_abs_reward,
+            proofs=None if self.trust == "open" else DEFAULT_RULES,
             deterministic_seed=seed if self.deterministic else None,
         )
 

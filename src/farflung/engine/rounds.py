@@ -29,17 +29,22 @@ class Seat:
     def sample_of(self, agent: int) -> int:
         return self.number * self.episode.num_agents + agent
 
+    def drawn_by(self, agent: int) -> list[Completion]:
+        """One per turn of an agent."""
+        return [made for made, turn in zip(self.drawn, self.episode.turns, strict=True) if turn.agent == agent]
+
     def logprobs(self, agent: int) -> NDArray[np.float32]:
         """[T] of an agent's completion: 0.0 at what was not drawn."""
         view = self.episode.views[agent]
         logprobs_T = np.zeros(len(view.completion_tokens), dtype=np.float32)
-        own = [made for made, turn in zip(self.drawn, self.episode.turns, strict=True) if turn.agent == agent]
-        for (start, end), made in zip(view.spans, own, strict=True):
+        for (start, end), made in zip(view.spans, self.drawn_by(agent), strict=True):
             logprobs_T[start:end] = made.logprobs
         return logprobs_T
 
 
-def play(engine: Engine, seats: Sequence[Seat], params: SamplingParams, draw_seed: bytes) -> None:
+def play(
+    engine: Engine, seats: Sequence[Seat], params: SamplingParams, draw_seed: bytes, *, with_hidden: bool = False
+) -> None:
     """Play every episode to its end.
 
     Raises:
@@ -48,7 +53,7 @@ def play(engine: Engine, seats: Sequence[Seat], params: SamplingParams, draw_see
     """
     while waiting := [seat for seat in seats if seat.episode.pending is not None]:
         by_sample = {(seat.group, seat.sample_of(_pending(seat).agent)): seat for seat in waiting}
-        for made in engine.generate(_requests(waiting), params, draw_seed):
+        for made in engine.generate(_requests(waiting), params, draw_seed, with_hidden=with_hidden):
             seat = by_sample[made.group, made.sample]
             seat.drawn.append(made)
             seat.episode.take(made.tokens.tolist())

@@ -4,8 +4,9 @@ What the worker claims about rewards is never looked at. The validator is believ
 could stop the trainer gets past here. Does not know the network.
 """
 
+import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,8 @@ def graded_groups(
     rollouts = _read(submission, data, rules.pool)
     for reason, detail in _problems(outcome, rollouts, evidence, rules):
         raise PeerFault(reason, f"accepted slot {outcome.slot}: {detail}")
+    if rules.pool.proofs is not None:
+        rollouts = with_verifier_logprobs(rollouts, evidence)
     size, indices = rules.pool.rollouts_per_group, outcome.task_indices
     return tuple(
         group
@@ -63,6 +66,22 @@ def graded_groups(
             task_index=indices[number] if number < len(indices) else None,
         )
     )
+
+
+def with_verifier_logprobs(rollouts: Sequence[Rollout], evidence: EvidenceBundle) -> list[Rollout]:
+    """The rollouts with the logprobs that the validators' own prefill gave, in place of the sampler's.
+
+    Raises:
+        PeerFault: the evidence has not one figure for each token.
+    """
+    replaced = []
+    for rollout, figures in zip(rollouts, evidence.figures, strict=True):
+        try:
+            logprobs_T = np.frombuffer(base64.b64decode(figures.logprobs, validate=True), dtype="<f4")
+            replaced.append(replace(rollout, logprobs=logprobs_T.astype(np.float32)))
+        except ValueError as error:
+            raise PeerFault(RejectReason.LOGPROBS, f"({rollout.group}, {rollout.sample}): {error}") from None
+    return replaced
 
 
 def _read(submission: Submission, data: bytes, pool: PoolSpec) -> list[Rollout]:
@@ -85,6 +104,10 @@ def _problems(
             wanted = f"{pool.groups_per_slot} groups of {pool.rollouts_per_group}, in order"
             yield RejectReason.ROLLOUT_COUNT, f"{len(found)} {what} are not those of {wanted}"
             return
+    figures = [(each.group, each.sample) for each in evidence.figures]
+    if pool.proofs is not None and figures != rules.positions:
+        yield RejectReason.LOGPROBS, f"figures of {len(figures)} rollouts, not of all {len(rules.positions)}"
+        return
     pairs = list(zip(rollouts, evidence.rewards, strict=True))
     if not all(do_spans_fit(rollout, result) for rollout, result in pairs):
         yield RejectReason.TRANSCRIPT, "turns of a rollout end behind its completion"

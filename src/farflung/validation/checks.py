@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from farflung.proofs.shape import shape_problem
 from farflung.validation.case import Case
 from farflung.wire.rollout import Rollout, StopReason
 from farflung.wire.verdict import RejectReason
@@ -132,6 +133,20 @@ def logprob_range(case: Case) -> str | None:
     return None
 
 
+def proof_shape(case: Case) -> str | None:
+    """As many bytes as the drawn tokens take; in open pools none."""
+    rules = case.rules.pool.proofs
+    for rollout, drawn in zip(case.rollouts, case.drawn, strict=True):
+        problem = (
+            (f"{len(rollout.proof)} bytes in an open pool" if rollout.proof else None)
+            if rules is None
+            else shape_problem(rules.scheme, rollout.proof, int(drawn.sum()))
+        )
+        if problem is not None:
+            return f"rollout ({rollout.group}, {rollout.sample}): a proof of {problem}"
+    return None
+
+
 CHECKS: tuple[tuple[RejectReason, Check], ...] = (
     (RejectReason.WRONG_POOL, pool),
     (RejectReason.WRONG_LEASE, lease),
@@ -144,6 +159,7 @@ CHECKS: tuple[tuple[RejectReason, Check], ...] = (
     (RejectReason.TRANSCRIPT, transcript),
     (RejectReason.TARGET_LENGTH, target_length),
     (RejectReason.LOGPROB_RANGE, logprob_range),
+    (RejectReason.PROOF_SHAPE, proof_shape),
 )
 
 

@@ -1,6 +1,6 @@
 """One submission, one verdict: a function of bytes, evidence and rules.
 
-    file there -> size -> digest -> footer, schema, pool -> `checks.CHECKS` -> rewards
+    file there -> size -> digest -> footer, schema, pool -> `checks.CHECKS` -> `proof_checks` -> rewards
 
 in the order of `RejectReason`, stopping at the first failure. Whose fault it is follows from the reason alone
 (`RejectReason.blame`). This module does not know tokenizers, graders, stores or clocks: what they say is an argument.
@@ -12,8 +12,10 @@ from functools import partial
 from farflung.errors import PeerFault
 from farflung.validation.case import Case, JudgeRules, SlotEvidence
 from farflung.validation.checks import CHECKS
+from farflung.validation.proof_checks import measured, proof_problem
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Lease
+from farflung.wire.proof import RolloutFigures
 from farflung.wire.rollout import Rollout
 from farflung.wire.rollout_file import read_rollouts
 from farflung.wire.submission import Submission
@@ -22,6 +24,11 @@ from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, RejectReas
 GradeAll = Callable[[Sequence[Rollout]], Sequence[RewardResult]]
 """The validator's own grades, one per rollout and in their order."""
 
+Examine = Callable[[Case], Sequence[RolloutFigures]]
+"""What the validator's own model says of the rollouts, one per rollout and in their order."""
+
+SLASHABLE = "proof/slashable"
+"""Among the measured: 1 if the figures are beyond what any honest machine gives, 0 if another should look again."""
 MAX_DETAIL_CHARS = 1000
 
 
@@ -36,6 +43,7 @@ def judge(
     validator: str,
     now_ms: int,
     grade: GradeAll,
+    examine: Examine | None = None,
 ) -> Judgement:
     """Judge a submission by its file.
 
@@ -45,6 +53,7 @@ def judge(
         current_version: the newest policy version that the validator knows.
         grade: called once, with rollouts that passed every other check. What it raises passes through: it is the
             validator's own fault, which `not_accepted` turns into a judgement.
+        examine: in pools with proofs; called once, before `grade`, as that is.
     """
     refuse = partial(not_accepted, submission, pool_digest=rules.pool_digest, validator=validator, now_ms=now_ms)
     try:
@@ -64,21 +73,44 @@ def judge(
         detail = check(case)
         if detail is not None:
             return refuse(reason, detail)
+    figures: tuple[RolloutFigures, ...] = ()
+    if rules.pool.proofs is not None:
+        assert examine is not None, "a pool with proofs is judged with what its model computes"
+        figures = tuple(examine(case))
+        if problem := proof_problem(figures, rules.pool.proofs.reject):
+            is_slashable = proof_problem(figures, rules.pool.proofs.slash) is not None
+            return refuse(*problem, figures=figures, is_slashable=is_slashable)
     rewards = tuple(grade(rollouts))
     assert [(result.group, result.sample) for result in rewards] == [(row.group, row.sample) for row in rollouts]
-    bundle = EvidenceBundle(submission_digest=submission.digest(), rewards=rewards)
-    return _judgement(bundle, Outcome.ACCEPTED, None, _measured(case, rewards), rules.pool_digest, validator, now_ms)
+    bundle = EvidenceBundle(submission_digest=submission.digest(), rewards=rewards, figures=figures)
+    found = _measured(case, rewards) | (measured(figures) if figures else {})
+    return _judgement(bundle, Outcome.ACCEPTED, None, found, rules.pool_digest, validator, now_ms)
 
 
 def not_accepted(
-    submission: Submission, reason: RejectReason, detail: str, *, pool_digest: str, validator: str, now_ms: int
+    submission: Submission,
+    reason: RejectReason,
+    detail: str,
+    *,
+    pool_digest: str,
+    validator: str,
+    now_ms: int,
+    figures: tuple[RolloutFigures, ...] = (),
+    is_slashable: bool = False,
 ) -> Judgement:
     """The judgement that follows from a reason: rejected, expired, or unjudged.
 
     `RejectReason.VALIDATOR_FAULT` is what a validator posts when it failed itself: never accepted, never slashed.
+
+    Args:
+        figures: what proofs were compared with, if they were.
+        is_slashable: the figures lie beyond the wider thresholds as well.
     """
-    bundle = EvidenceBundle(submission_digest=submission.digest(), rewards=(), detail=detail[:MAX_DETAIL_CHARS])
-    return _judgement(bundle, reason.outcome, reason, {}, pool_digest, validator, now_ms)
+    bundle = EvidenceBundle(
+        submission_digest=submission.digest(), rewards=(), detail=detail[:MAX_DETAIL_CHARS], figures=figures
+    )
+    found = measured(figures) | {SLASHABLE: float(is_slashable)} if figures else {}
+    return _judgement(bundle, reason.outcome, reason, found, pool_digest, validator, now_ms)
 
 
 def _read(submission: Submission, data: bytes | None, rules: JudgeRules) -> list[Rollout]:

@@ -16,9 +16,12 @@ import time
 import numpy as np
 
 from farflung.errors import FarflungError, OurFault, UserError
+from farflung.validation.case import Case
+from farflung.validation.judge import Examine
 from farflung.validator.evidence import Judge
-from farflung.validator.messages import Ask, Setup, Told, receive, send
+from farflung.validator.messages import Ask, Computed, Setup, Told, claimed_row, receive, send
 from farflung.validator.progress import Progress
+from farflung.wire.proof import RolloutFigures
 from farflung.wire.rollout import Rollout, StopReason
 from farflung.wire.rollout_file import read_rollouts, write_rollouts
 
@@ -51,7 +54,7 @@ def main() -> None:
         setup = receive(read_fd, Setup, MAX_ASK_BYTES)
         _limit(setup.max_bytes)
         steps = Steps(Progress(progress_fd), setup.step_s)
-        judge = _start(setup, steps, write_fd)
+        judge = _start(setup, steps, read_fd, write_fd)
         while judge is not None:
             ask = receive(read_fd, Ask, MAX_ASK_BYTES)
             send(write_fd, _answer(judge, ask, steps))
@@ -66,11 +69,11 @@ def _limit(max_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _start(setup: Setup, steps: Steps, write_fd: int) -> Judge | None:
+def _start(setup: Setup, steps: Steps, read_fd: int, write_fd: int) -> Judge | None:
     """Load the environment; None when that did not work, which was told."""
     judge = None
     try:
-        judge = Judge.from_policy(setup.files, setup.pool, setup.validator, steps)
+        judge = Judge.from_policy(setup.files, setup.pool, setup.validator, steps, _asking(read_fd, write_fd, steps))
         _warm_up()
         told = Told(cpu_s=time.process_time())
     except UserError as error:
@@ -98,6 +101,21 @@ def _warm_up() -> None:
         policy_version=0,
     )
     read_rollouts(write_rollouts([row], ""), pool_digest="")
+
+
+def _asking(read_fd: int, write_fd: int, steps: Steps) -> Examine:
+    """The validator has the policy; here are only the claims."""
+
+    def examine(case: Case) -> tuple[RolloutFigures, ...]:
+        steps.rest()
+        rows = zip(case.rollouts, case.transcripts, strict=True)
+        send(write_fd, Told(claims=tuple(claimed_row(rollout, found.spans) for rollout, found in rows)))
+        computed = receive(read_fd, Computed, MAX_ASK_BYTES)
+        if computed.fault:
+            raise OurFault(computed.fault)
+        return computed.figures
+
+    return examine
 
 
 def _answer(judge: Judge, ask: Ask, steps: Steps) -> Told:

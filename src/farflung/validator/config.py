@@ -9,6 +9,10 @@ class ValidatorConfig(Config):
     """What a validator is called, how long its judging may take, and how patient it is."""
 
     node: str = Field("", description="Name of this validator in the pool; empty = host name and process id.")
+    device: str = Field(
+        "cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="Where proofs are computed again: cpu, cuda or cuda:N."
+    )
+    num_threads: int = Field(1, ge=1, description="Torch threads for that.")
     key_file: str = Field(
         "",
         description="File with this validator's key, made if absent: who it is in pools that are not open; empty = a "

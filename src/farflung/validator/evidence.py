@@ -24,7 +24,7 @@ from farflung.model.description import CONFIG_FILE
 from farflung.model.tokenizer import TOKENIZER_FILES, Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.validation.case import JudgeRules, SlotEvidence
-from farflung.validation.judge import judge, not_accepted
+from farflung.validation.judge import Examine, judge, not_accepted
 from farflung.validator.episodes import Episodes
 from farflung.validator.progress import BUILDING_TASKS, FINISHING, READING
 from farflung.wire.lease import Lease
@@ -48,13 +48,19 @@ class Judge:
         tokenizer: Tokenizer,
         validator: str,
         begin: Callable[[int], None] = lambda _step: None,
+        examine: Examine | None = None,
     ) -> None:
-        """`begin`: told each step before it begins: the position of a rollout, or a step of `validator.progress`."""
+        """
+        Args:
+            begin: told each step before it begins: the position of a rollout, or a step of `validator.progress`.
+            examine: needed in pools with proofs.
+        """
         self._rules = rules
         self._environment = environment
         self._tokenizer = tokenizer
         self._validator = validator
         self._begin = begin
+        self._examine = examine
         self._limits = EpisodeLimits.of_pool(rules.pool, rules.eos_token_ids)
         self._faults: Counter[str] = Counter()
         self.first_fault = ""
@@ -67,6 +73,7 @@ class Judge:
         pool: PoolSpec,
         validator: str,
         begin: Callable[[int], None] = lambda _step: None,
+        examine: Examine | None = None,
     ) -> Self:
         """Build from the pool and the small files of any version.
 
@@ -83,7 +90,7 @@ class Judge:
             eos_token_ids=end_of_sequence(tokenizer, config),
             reserved_token_ids=never_drawn(tokenizer, config),
         )
-        return cls(rules, load_for_grading(pool.environment), tokenizer, validator, begin)
+        return cls(rules, load_for_grading(pool.environment), tokenizer, validator, begin, examine)
 
     def judge(
         self,
@@ -119,6 +126,7 @@ class Judge:
                 grade=lambda rollouts: (
                     self._grade(tasks, rollouts, given_up) if episodes is None else episodes.grade(rollouts)
                 ),
+                examine=self._examine,
             )
             if episodes is not None:
                 self._faults += episodes.faults

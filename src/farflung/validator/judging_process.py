@@ -12,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from farflung.api.tokens import VARIABLE
-from farflung.errors import OurFault, UserError
-from farflung.validator.messages import MAX_TOLD_BYTES, Ask, Setup, Told, receive, send
+from farflung.errors import FarflungError, OurFault, UserError
+from farflung.validator.messages import MAX_TOLD_BYTES, Ask, ClaimedRow, Computed, Setup, Told, receive, send
 from farflung.validator.progress import SIZE_BYTES, STEP_NAMES, Progress
 from farflung.wire.pool import PoolSpec
+from farflung.wire.proof import RolloutFigures
 from farflung.wire.submission import Assignment
 from farflung.wire.verdict import Judgement
 
@@ -34,6 +35,9 @@ START_S = 120.0
 """For a process to load its libraries and the environment."""
 OVERTIME = 3.0
 """Times its limit that a step may take before the process is killed from here: it should have ended itself."""
+
+
+Compute = Callable[[Sequence[ClaimedRow]], Sequence[RolloutFigures]]
 
 
 class _Lost(Exception):
@@ -87,8 +91,18 @@ class JudgingProcess:
         with self._calling:
             self._start()
 
-    def judge(self, assignment: Assignment, data: bytes | None, current_version: int, now_ms: int) -> Judgement:
+    def judge(
+        self,
+        assignment: Assignment,
+        data: bytes | None,
+        current_version: int,
+        now_ms: int,
+        compute: Compute | None = None,
+    ) -> Judgement:
         """The verdict on one submission; completions that cannot be graded have no reward.
+
+        Args:
+            compute: needed in pools with proofs: claimed rows -> what they look like beside the policy.
 
         Raises:
             OurFault: it could not be judged.
@@ -104,7 +118,7 @@ class JudgingProcess:
                 given_up=given_up,
             )
             try:
-                return self._judgement(self._exchange(ask), assignment)
+                return self._judgement(self._exchange(ask, compute), assignment)
             except _Lost as lost:
                 if lost.step < 0:
                     raise OurFault(f"{STEP_NAMES[lost.step]} ended the judging process: {lost.kind}") from None
@@ -169,13 +183,17 @@ class JudgingProcess:
                 detail,
             )
 
-    def _exchange(self, ask: Ask) -> Told:
+    def _exchange(self, ask: Ask, compute: Compute | None = None) -> Told:
         """Raises `_Lost` when the process does not survive the call."""
         with self._calling:
             self._start()
             try:
                 send(self._pipes[1], ask)
-                return self._receive(self._setup.step_s * OVERTIME)
+                told = self._receive(self._setup.step_s * OVERTIME)
+                while told.claims is not None:
+                    send(self._pipes[1], _computed(told.claims, compute))
+                    told = self._receive(self._setup.step_s * OVERTIME)
+                return told
             except (EOFError, BrokenPipeError):
                 code = self._forget()
                 if self._is_closed:
@@ -237,6 +255,15 @@ class JudgingProcess:
         self._cpu_s_before, self._cpu_s = self.cpu_s, 0.0
         self._process = None
         return code
+
+
+def _computed(claims: Sequence[ClaimedRow], compute: Compute | None) -> Computed:
+    if compute is None:
+        return Computed(fault="this validator has no policy to compare proofs with")
+    try:
+        return Computed(figures=tuple(compute(claims)))
+    except FarflungError as error:
+        return Computed(fault=str(error))
 
 
 def _environment() -> dict[str, str]:

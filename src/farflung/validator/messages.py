@@ -10,11 +10,15 @@ from typing import TypeVar
 import msgspec
 
 from farflung.errors import OurFault
+from farflung.wire.limits import MAX_UNCOMPRESSED_BYTES
 from farflung.wire.pool import PoolSpec
+from farflung.wire.proof import RolloutFigures
+from farflung.wire.rollout import Rollout
 from farflung.wire.submission import Assignment
 from farflung.wire.verdict import Judgement
 
-MAX_TOLD_BYTES = Judgement.MAX_BYTES + (1 << 16)
+MAX_TOLD_BYTES = max(Judgement.MAX_BYTES, MAX_UNCOMPRESSED_BYTES) + (1 << 16)
+"""A judgement, or the rows of a file."""
 _LENGTH_BYTES = 8
 
 Message = TypeVar("Message", bound=msgspec.Struct)
@@ -45,9 +49,33 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """Rollouts that are not to be graded again -> what went wrong."""
 
 
+class ClaimedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A rollout that passed the cheap checks, for the validator's model."""
+
+    group: int
+    sample: int
+    prompt_tokens: bytes
+    """int32, little-endian, as `completion_tokens`."""
+    completion_tokens: bytes
+    logprobs: bytes
+    """float32."""
+    proof: bytes
+    spans: tuple[tuple[int, int], ...]
+
+
+class Computed(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `Told.claims`."""
+
+    figures: tuple[RolloutFigures, ...] = ()
+    fault: str = ""
+    """Why there are none."""
+
+
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to `Setup` or `Ask`."""
 
+    claims: tuple[ClaimedRow, ...] | None = None
+    """Not an answer yet: the process waits for what these look like beside the policy."""
     judgement: Judgement | None = None
     user_error: str = ""
     """The person who runs this validator has to change something."""
@@ -57,6 +85,18 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """What the environment said when it first failed to grade; for the log."""
     cpu_s: float = 0.0
     """Of the process since its start."""
+
+
+def claimed_row(rollout: Rollout, spans: tuple[tuple[int, int], ...]) -> ClaimedRow:
+    return ClaimedRow(
+        group=rollout.group,
+        sample=rollout.sample,
+        prompt_tokens=rollout.prompt_tokens.astype("<i4").tobytes(),
+        completion_tokens=rollout.completion_tokens.astype("<i4").tobytes(),
+        logprobs=rollout.logprobs.astype("<f4").tobytes(),
+        proof=rollout.proof,
+        spans=spans,
+    )
 
 
 def send(fd: int, message: msgspec.Struct) -> None:

@@ -1,6 +1,7 @@
 """The role that checks: assignment -> file and evidence -> verdict, again and again."""
 
 import asyncio
+import json
 import logging
 import os
 import platform
@@ -10,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+import torch
 from msgspec.structs import replace
 
 from farflung.api.client import CoordinatorClient
@@ -21,14 +23,24 @@ from farflung.broadcast.trust import Guard, ManifestTrust
 from farflung.errors import OurFault, PeerFault
 from farflung.identity.keys import NodeKey, key_of
 from farflung.identity.signing import sign
+from farflung.model.any_config import read_config
+from farflung.model.description import CONFIG_FILE
+from farflung.model.devices import find_device
+from farflung.model.tokenizer import Tokenizer
+from farflung.model.vocabulary import never_drawn
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
 from farflung.validator.config import ValidatorConfig
 from farflung.validator.evidence import POLICY_FILES, own_fault
 from farflung.validator.fault_watch import FaultWatch
-from farflung.validator.judging_process import JudgingProcess
+from farflung.validator.judging_process import Compute, JudgingProcess
+from farflung.validator.messages import ClaimedRow
+from farflung.validator.policies import Policies
+from farflung.validator.prefill import PrefillParams, claim_of, figures_of
+from farflung.wire.manifest import Manifest
 from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
+from farflung.wire.proof import RolloutFigures
 from farflung.wire.submission import Assignment
 from farflung.wire.verdict import GRADING_FAULT, Judgement, Outcome
 
@@ -69,6 +81,8 @@ async def run(
             if pool.trust != "open":
                 client.sign_calls(key, pool.digest())
             vitals = Vitals(client.node, Role.VALIDATOR, activity, cpu_s=lambda: time.process_time() + spent.cpu_s)
+            if pool.proofs is not None:
+                torch.set_num_threads(config.num_threads)
             async with heartbeats(client, vitals, config.heartbeat_s):
                 await Validator(config, client, patience, pool, activity, vitals, spent, key).run()
     logger.info("validator %s stops", node)
@@ -108,6 +122,15 @@ class Validator:
         self._current_version = -1
         self._spent = spent
         self._faults = FaultWatch(pool.environment.name)
+        self._policies = Policies(
+            self._fetcher,
+            self._old_manifest,
+            self._manifest_of,
+            max_versions=pool.max_staleness + 2,
+            device=find_device(config.device, "validator.device"),
+            on_fault=self._guard.fault,
+        )
+        self._reserved_token_ids: tuple[int, ...] = ()
 
     async def run(self) -> None:
         judging = await self._first_policy()
@@ -135,6 +158,8 @@ class Validator:
                 raise Stopped("the run is over")
             with self._activity.waiting("first policy"):
                 files = await self._policy_files()
+        tokenizer, model = Tokenizer.from_files(files), read_config(json.loads(files[CONFIG_FILE]))
+        self._reserved_token_ids = never_drawn(tokenizer, model)
         return JudgingProcess(
             files,
             self._pool,
@@ -164,7 +189,7 @@ class Validator:
         if newer is not None and self._guard.admits(newer, int(time.time() * 1000)):
             self._current_version = newer.policy_version
             self._vitals.set_policy_version(newer.policy_version)
-        for assignment in assignments:
+        for assignment in sorted(assignments, key=lambda each: each.lease.policy_version):  # load each version once
             await self._judge(judging, assignment)
 
     async def _judge(self, judging: JudgingProcess, assignment: Assignment) -> None:
@@ -172,7 +197,10 @@ class Validator:
         now_ms = int(time.time() * 1000)
         try:
             data = await self._download(assignment)
-            judgement = await self._in_thread(lambda: judging.judge(assignment, data, self._current_version, now_ms))
+            compute = None if self._pool.proofs is None else await self._computing(assignment)
+            judgement = await self._in_thread(
+                lambda: judging.judge(assignment, data, self._current_version, now_ms, compute)
+            )
         except OurFault as error:
             logger.warning("submission %s could not be judged: %s", assignment.submission.digest(), error)
             await self._post(assignment, own_fault(assignment, str(error), self._pool, self._client.node, now_ms))
@@ -184,6 +212,32 @@ class Validator:
             broken = await self._in_thread(lambda: judging.control(assignment))
         self._faults.judged(broken=broken)
         self._spent.cpu_s = judging.cpu_s
+
+    async def _computing(self, assignment: Assignment) -> Compute:
+        """What claims of this submission are compared with: the version of its lease."""
+        lease, pool = assignment.lease, self._pool
+        try:
+            decoder = await self._patience(lambda: self._policies.decoder_of(lease.policy_version))
+        except (Refused, PeerFault) as error:
+            raise OurFault(f"version {lease.policy_version} is out of reach: {error}") from error
+        params = PrefillParams(temperature=pool.temperature, reserved_token_ids=self._reserved_token_ids)
+
+        def compute(rows: Sequence[ClaimedRow]) -> list[RolloutFigures]:
+            return figures_of(decoder, [claim_of(row, lease) for row in rows], params)
+
+        return compute
+
+    async def _old_manifest(self, version: int) -> Manifest | None:
+        try:
+            return await self._patience(lambda: self._client.manifest(version))
+        except Refused:
+            return None
+
+    async def _manifest_of(self, version: int) -> Manifest:
+        manifest = await self._client.manifest(version)
+        if not self._guard.admits_named(manifest, version):
+            raise OurFault(f"the manifest of version {version} is not to be believed")
+        return manifest
 
     async def _post(self, assignment: Assignment, judgement: Judgement) -> None:
         submission = assignment.submission

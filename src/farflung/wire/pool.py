@@ -10,6 +10,7 @@ from farflung.wire.invariants import (
     require_finite,
     require_names,
 )
+from farflung.wire.proof import ProofRules
 
 EnvArg = str | int | float | bool
 Trust = Literal["open", "proven"]
@@ -140,6 +141,8 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     """Largest rollout file that is accepted."""
     max_abs_reward: float = 1000.0
     """Largest size of a reward or a part of one; a larger one is a fault of the environment and counts as no grade."""
+    proofs: ProofRules | None = None
+    """What submissions are to carry; None in open pools alone."""
     deterministic_seed: int | None = None
     """What all draws follow from in deterministic mode (`slots.deterministic`); None = the normal mode."""
 
@@ -161,6 +164,8 @@ class PoolSpec(Record, frozen=True, kw_only=True):
         require_names(name=self.name)
         if self.trust != "open" and not (self.coordinator and self.trainer):
             raise ValueError(f"a {self.trust} pool names the keys of its coordinator and trainer")
+        if (self.proofs is None) != (self.trust == "open"):
+            raise ValueError(f"a {self.trust} pool {'has no' if self.trust == 'open' else 'needs'} rules of proofs")
         for role, address in (("coordinator", self.coordinator), ("trainer", self.trainer)):
             if address:
                 require_addresses(**{role: address})

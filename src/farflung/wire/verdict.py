@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from farflung.wire.canonical import Record
 from farflung.wire.invariants import require_counts, require_digests, require_finite, require_names
+from farflung.wire.proof import RolloutFigures
 
 GRADING_FAULT = "grading_fault/"
 """Names in `Verdict.measured` that start so count completions which could not be graded, by what went wrong."""
@@ -51,6 +52,10 @@ class RejectReason(StrEnum):
     """An episode that the environment would not have played so."""
     TARGET_LENGTH = "target_length"
     LOGPROB_RANGE = "logprob_range"
+    PROOF_SHAPE = "proof_shape"
+    ACTIVATIONS = "activations"
+    DRAWS = "draws"
+    LOGPROBS = "logprobs"
     VALIDATOR_FAULT = "validator_fault"
 
     @property
@@ -109,6 +114,8 @@ class EvidenceBundle(Record, frozen=True, kw_only=True):
     rewards: tuple[RewardResult, ...]
     detail: str = ""
     """For a rejection: the check and the offending value."""
+    figures: tuple[RolloutFigures, ...] = ()
+    """Of every rollout, in pools with proofs, once they were looked at."""
 
     def __post_init__(self) -> None:
         require_digests(submission_digest=self.submission_digest)

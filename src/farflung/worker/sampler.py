@@ -6,7 +6,7 @@ Does not know the network; one lease, one policy version.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
@@ -29,6 +29,7 @@ from farflung.model.devices import CPU
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.model.weights import from_safetensors_bytes, views_of_safetensors
+from farflung.proofs import sketch
 from farflung.wire.lease import Lease
 from farflung.wire.pool import PoolSpec
 from farflung.wire.rollout import Rollout, StopReason
@@ -158,7 +159,8 @@ class Sampler:
                     f"task {task.task_id} has a prompt of {len(request.prompt_tokens)} tokens, pool.max_prompt_tokens "
                     f"is {pool.max_prompt_tokens}"
                 )
-        completions = self._engine.generate(requests, self._params, bytes.fromhex(lease.draw_seed))
+        draw_seed = bytes.fromhex(lease.draw_seed)
+        completions = self._engine.generate(requests, self._params, draw_seed, with_hidden=pool.proofs is not None)
         return [
             _rollout(tasks[completion.group], requests[completion.group], completion, lease)
             for completion in completions
@@ -182,7 +184,8 @@ class Sampler:
             for group, task in enumerate(tasks)
             for number in range(pool.group_size)
         ]
-        play(self._engine, seats, self._params, bytes.fromhex(lease.draw_seed))
+        draw_seed = bytes.fromhex(lease.draw_seed)
+        play(self._engine, seats, self._params, draw_seed, with_hidden=pool.proofs is not None)
         for seat in seats:
             if problem := seat.episode.unplayable:
                 raise Unworkable(f"task {tasks[seat.group].task_id}: {problem}")
@@ -201,7 +204,17 @@ def _rollout(task: Task, request: GroupRequest, completion: Completion, lease: L
         stop_reason=completion.stop_reason,
         policy_version=lease.policy_version,
         target_length=task.target_length,
+        proof=_proof([completion], lease),
     )
+
+
+def _proof(drawn: Sequence[Completion], lease: Lease) -> bytes:
+    """Of all that the model drew in one rollout; empty where no proof is asked for."""
+    hidden = [made.hidden for made in drawn if made.hidden is not None]
+    if not hidden:
+        return b""
+    states_TD = torch.from_numpy(np.concatenate(hidden))
+    return sketch.build(states_TD, bytes.fromhex(lease.draw_seed), drawn[0].group, drawn[0].sample)
 
 
 def rollouts_of(seat: Seat, lease: Lease) -> list[Rollout]:
@@ -219,6 +232,7 @@ def rollouts_of(seat: Seat, lease: Lease) -> list[Rollout]:
             stop_reason=StopReason.EOS if episode.ends_in_eos(agent) else StopReason.LENGTH,
             policy_version=lease.policy_version,
             target_length=episode.task.target_length,
+            proof=_proof(seat.drawn_by(agent), lease),
         )
         for agent, view in enumerate(episode.views)
     ]

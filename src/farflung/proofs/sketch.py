@@ -1,0 +1,96 @@
+"""Commitments to hidden states: a few random projections of each row, in 256 bytes per 32 tokens.
+
+    u_t  = h_t * sqrt(d) / |h_t|                            states that predicted the token, post final norm
+    z_tj = 32 / sqrt(d) * sum_i u_ti s_ij                   j < 8; s_ij = +1 or -1, another matrix for every chunk
+    commitment: z rounded and clipped to int8, row by row
+
+    distance of a chunk = sqrt(mean((z - z')^2)) / 32
+
+z has a standard deviation of 32, whatever the model: rows of another model are sqrt(2) away, a constant or zeros 1, the
+same computation 0. The signs follow from the draw seed, which a node learns with its lease, so nothing can be prepared
+before. Rows that are zero or not finite commit to zeros and agree with nothing. Figures on a real model are in DESIGN
+section 5. Pure; it does not know models, files or thresholds.
+"""
+
+import hashlib
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from farflung.proofs.draws import noise_bits
+from farflung.proofs.shape import num_chunks, shape_problem
+from farflung.wire.proof import CHUNK_TOKENS
+
+NUM_SKETCHES = 8
+"""Projections of a row. Changing it changes every commitment."""
+SCALE = 32.0
+"""int8 steps of one standard deviation: clipped beyond 3.97 of them, and rounding costs 0.009 of one."""
+LARGEST = 127
+
+_PERSON = b"farflung/skch/1"
+
+
+def chunk_keys(draw_seed: bytes, group: int, sample: int, num: int) -> NDArray[np.int32]:
+    """int32 keys [C, 2] of the sign matrices of a rollout's chunks."""
+    keyed = hashlib.blake2b(key=draw_seed, digest_size=8, person=_PERSON)
+    digests = []
+    for chunk in range(num):
+        hasher = keyed.copy()
+        hasher.update(b"".join(number.to_bytes(8, "little") for number in (group, sample, chunk)))
+        digests.append(hasher.digest())
+    return np.frombuffer(b"".join(digests), dtype="<i4").astype(np.int32).reshape(-1, 2)
+
+
+def signs(keys_C2: Tensor, width: int) -> Tensor:
+    """float32 [C, D, 8] of +1 and -1: eight bits of one counter-based word per chunk and dimension."""
+    words_CD1 = noise_bits(keys_C2, width).unsqueeze(-1)
+    shifts = torch.arange(NUM_SKETCHES, dtype=torch.int32, device=keys_C2.device)
+    bits_CD8 = torch.bitwise_right_shift(words_CD1, shifts).bitwise_and_(1)
+    return bits_CD8.to(torch.float32).mul_(-2).add_(1)
+
+
+def sketch(hidden_TD: Tensor, keys_C2: Tensor) -> Tensor:
+    """int8 [T, 8] of the rows of one rollout, from its `chunk_keys`; C = `num_chunks(T)`.
+
+    Args:
+        hidden_TD: post-final-norm states that predicted each token, any float dtype.
+    """
+    num_tokens, width = hidden_TD.shape
+    rows_TD = _normalised(hidden_TD.float())
+    padding = len(keys_C2) * CHUNK_TOKENS - num_tokens
+    chunks_C32D = torch.nn.functional.pad(rows_TD, (0, 0, 0, padding)).view(len(keys_C2), CHUNK_TOKENS, width)
+    values = torch.bmm(chunks_C32D, signs(keys_C2, width)).mul_(SCALE / math.sqrt(width))
+    steps = values.round_().clamp_(-LARGEST, LARGEST).to(torch.int8)
+    return steps.view(-1, NUM_SKETCHES)[:num_tokens]
+
+
+def build(hidden_TD: Tensor, draw_seed: bytes, group: int, sample: int) -> bytes:
+    """The commitment to one rollout's states: 8 bytes per token (`proofs.shape`)."""
+    keys = chunk_keys(draw_seed, group, sample, num_chunks(len(hidden_TD)))
+    return bytes(sketch(hidden_TD, torch.from_numpy(keys)).cpu().numpy().tobytes())
+
+
+def distances(proof: bytes, own_T8: Tensor) -> NDArray[np.float32]:
+    """Distance of each chunk [C] between claimed bytes and the verifier's own `sketch`.
+
+    Raises:
+        ValueError: the bytes do not have the shape (`shape_problem`).
+    """
+    if problem := shape_problem("sketch", proof, len(own_T8)):
+        raise ValueError(problem)
+    claimed = np.frombuffer(proof, dtype=np.int8).reshape(-1, NUM_SKETCHES).astype(np.float32)
+    squares = np.square(claimed - own_T8.cpu().numpy().astype(np.float32)).sum(axis=1) / (NUM_SKETCHES * SCALE**2)
+    starts = np.arange(0, len(squares), CHUNK_TOKENS)
+    sizes = np.diff([*starts, len(squares)])
+    result: NDArray[np.float32] = np.sqrt(np.add.reduceat(squares, starts) / sizes).astype(np.float32)
+    return result
+
+
+def _normalised(rows_TD: Tensor) -> Tensor:
+    """Rows of norm sqrt(D); zeros for what has no direction."""
+    norms_T1 = rows_TD.norm(dim=-1, keepdim=True)
+    scaled_TD = rows_TD * (math.sqrt(rows_TD.shape[-1]) / norms_T1)
+    return torch.where(torch.isfinite(norms_T1) & (norms_T1 > 0), scaled_TD, 0.0)

@@ -18,7 +18,17 @@ from farflung.model.folder import save_folder
 SETTINGS = Path(__file__).with_name("settings.txt")
 """One dotted key a line. Change it together with the code: people have these keys in their files."""
 
-TINY = ["arithmetic", "demo", "long-addition", "mixture", "mod-sum", "reasoning-gym", "reverse-text"]
+TINY = [
+    "arithmetic",
+    "demo",
+    "guess-letter",
+    "long-addition",
+    "mixture",
+    "mod-sum",
+    "reasoning-gym",
+    "reverse-text",
+    "take-away",
+]
 OF_A_FOLDER = ["smollm2", "smollm2-needle"]
 """They start from a model that has to be imported first."""
 
@@ -42,7 +52,7 @@ def test_defaults_keep_their_own_rules() -> None:
 
 
 def test_shipped_configurations_are_found_by_name() -> None:
-    assert shipped_names() == TINY + OF_A_FOLDER
+    assert shipped_names() == sorted(TINY + OF_A_FOLDER)
     assert resolve_config("demo") == shipped_path("demo")
 
 

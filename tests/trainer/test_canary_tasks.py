@@ -67,7 +67,7 @@ def test_the_canary_of_a_run_samples_the_test_set(monkeypatch: pytest.MonkeyPatc
         ({"environment": "gsm8k-100", "environment_args": {"grader": "math@99"}}, {}, "math@99 is not known here"),
         ({"environment": "gsm8k-100", "environment_args": {"grader": "judge@1"}}, {}, URL_VARIABLE),
         ({"environment": "gsm8k-100"}, {"max_context_tokens": 60}, "has a prompt of .* tokens; the model has room"),
-        ({"environment": "gsm8k-100"}, {"warm_start": {"max_steps": 5}}, "leave one out"),
+        ({"environment": "gsm8k-100"}, {"warm_start": {"max_steps": 5}}, "leave the environment out"),
     ],
 )
 def test_what_cannot_be_measured_is_said_at_the_start(

@@ -17,7 +17,8 @@ from farflung.coordinator.journal import Published, decode
 from farflung.coordinator.service import run as run_coordinator
 from farflung.envs.base import Environment
 from farflung.errors import Transient
-from farflung.identity.keys import key_from_bytes
+from farflung.identity.keys import NodeKey, key_from_bytes
+from farflung.identity.signing import sign
 from farflung.state.event_log import SqlEventLog
 from farflung.trainer.policy_base import PolicyBase
 from farflung.trainer.publisher import Publisher
@@ -51,7 +52,7 @@ def submission_for(lease: Lease, rollouts: Sequence[Rollout], data: bytes, file_
     )
 
 
-TRAINER = key_from_bytes(b"\x07" * 32)
+TRAINER, COORDINATOR = key_from_bytes(b"\x07" * 32), key_from_bytes(b"\x0c" * 32)
 
 
 @asynccontextmanager
@@ -63,7 +64,7 @@ async def coordinator(
     config = CoordinatorConfig(host="127.0.0.1", port=port, **(values | changes))
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
     task = asyncio.create_task(
-        run_coordinator(config, pool, tokens=tokens, stop=stop, on_listening=listening.set_result)
+        run_coordinator(config, pool, key=COORDINATOR, tokens=tokens, stop=stop, on_listening=listening.set_result)
     )
     await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
     if task.done():
@@ -111,6 +112,8 @@ class Crew:
     pool: PoolSpec
     clients: AsyncExitStack
     node: str = "w"
+    key: NodeKey | None = None
+    """Who the worker is, in pools that are not open."""
     sampler: Sampler | None = None
     rewards: Callable[[int, int], float] = lambda group, sample: float(sample % 2)
     tamper: Callable[[list[Rollout]], Sequence[Rollout] | bytes] = lambda rollouts: rollouts
@@ -123,6 +126,9 @@ class Crew:
 
     async def begin(self) -> None:
         self.worker = await self.client(Role.WORKER, self.node)
+        if self.key is not None:
+            self.worker.sign_calls(self.key, self.pool.digest())
+            self.node = self.worker.node
         self.validator = await self.client(Role.VALIDATOR, "v")
         fetcher = PolicyFetcher(self.worker.get_chunk, ChunkCache(1 << 20))
         self.follower = PolicyFollower(fetcher, self._old_manifest, weights_name=WEIGHTS)
@@ -166,13 +172,18 @@ class Crew:
         if lease is None:
             return None
         assert self.sampler is not None
-        rollouts = self.sampler.sample(lease, self.environment, self.pool)
+        return await self.hand_in(lease, self.sampler.sample(lease, self.environment, self.pool))
+
+    async def hand_in(self, lease: Lease, rollouts: list[Rollout]) -> Submission:
+        """What was sampled, tampered with or not."""
         changed = self.tamper(rollouts)
         data = changed if isinstance(changed, bytes) else write_rollouts(changed, self.pool.digest())
         ticket = await self.worker.ticket(lease.lease_id)
         await self.worker.upload(ticket, data)
         claimed = rollouts if isinstance(changed, bytes) else changed
         submission = submission_for(lease, claimed, data, ticket.key)
+        if self.key is not None:
+            submission = sign(submission, self.key)
         await self.worker.submit(submission)
         self.submissions[submission.slot] = submission
         return submission
@@ -220,9 +231,9 @@ class Crew:
 
 
 @asynccontextmanager
-async def crew(url: str, pool: PoolSpec) -> AsyncIterator[Crew]:
+async def crew(url: str, pool: PoolSpec, key: NodeKey | None = None) -> AsyncIterator[Crew]:
     async with AsyncExitStack() as clients:
-        made = Crew(url, pool, clients)
+        made = Crew(url, pool, clients, key=key)
         await made.begin()
         yield made
 

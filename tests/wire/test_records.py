@@ -20,6 +20,7 @@ from farflung.wire.epoch import EpochNotice, EpochNotices
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Chunk, Manifest, ManifestFile, Publication, TensorEntry, WeightsPatch
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
+from farflung.wire.package import PackagedEnvironment, PackagedFile, PackageManifest
 from farflung.wire.pool import EnvironmentSpec, GraderSpec, PoolSpec, Stratum
 from farflung.wire.proof import DEFAULT_RULES, RolloutFigures
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
@@ -211,6 +212,21 @@ FIGURES = RolloutFigures(
     logprob_error=0.0625,
     logprobs="AACAvw==",
 )
+PACKAGE = PackageManifest(
+    name="count-letters",
+    version="0.2.0",
+    summary="How many a there are in `abbabb?`.",
+    licence="Apache-2.0",
+    verifier="function",
+    sandbox="none",
+    is_reproducible=True,
+    environments=(PackagedEnvironment(name="count-letters", reference="count_letters:environment"),),
+    requires=("numpy",),
+    files=(
+        PackagedFile(path="pyproject.toml", num_bytes=412, sha256=digest("project")),
+        PackagedFile(path="src/count_letters.py", num_bytes=901, sha256=digest("module")),
+    ),
+)
 EXAMPLES: tuple[Record, ...] = (
     Message(role="user", content='Sort "3 1 2".\n\u2028\U0001f600'),
     Task(
@@ -258,6 +274,9 @@ EXAMPLES: tuple[Record, ...] = (
     EpochNotices(items=(EPOCH,)),
     ENVIRONMENT.graders[0],
     PLAN.strata[0],
+    PACKAGE.environments[0],
+    PACKAGE.files[0],
+    PACKAGE,
     PLAN,
     Publication(manifest=MANIFEST, batch=BATCH, curriculum=PLAN),
     HEARTBEAT,

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from farflung.config.base import Config
 from farflung.config.explain import explain
+from farflung.config.reference import Setting, sections
 from farflung.errors import UserError
 from farflung.wire.pool import EnvArg
 
@@ -26,3 +27,11 @@ def parse_arguments(model: type[C], env: str, args: Mapping[str, EnvArg], what: 
         return model.model_validate(dict(args), strict=True)
     except ValidationError as error:
         raise UserError(explain(error, model, args, lambda _: f"argument of {what} {env}")) from error
+
+
+def arguments_of(environment: object) -> tuple[Setting, ...]:
+    """What can be set, by its attribute `config`, an instance of a `Config`; empty if it has none."""
+    config = getattr(environment, "config", None)
+    if not isinstance(config, Config):
+        return ()
+    return tuple(setting for section in sections(type(config)) for setting in section.settings)

@@ -25,6 +25,8 @@ class CodePoolConfig:
     """Longest wait for a sandbox to start."""
     packages: tuple[str, ...] = ()
     """Further folders that programs may import from, read-only. Their content is visible to every program."""
+    mounts: tuple[tuple[str, str], ...] = ()
+    """The same at other paths: (path outside, path inside)."""
     first_user: int = 61000
     """For a pool that runs as root: each sandbox gets a user of its own from this one on; nobody else may use them."""
     num_users: int = 4000

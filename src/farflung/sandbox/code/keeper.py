@@ -61,11 +61,21 @@ class Keeper:
         root: an empty folder, to be the root of every sandbox.
         bubblewrap: path of its program.
         packages: further folders that programs may import from.
+        mounts: further folders as (path outside, path inside).
         limits: for every sandbox.
     """
 
-    def __init__(self, kind: str, root: str, bubblewrap: str, packages: list[str], limits: dict[str, Any]) -> None:
-        self._kind, self._root, self._bubblewrap, self._packages = kind, root, bubblewrap, packages
+    def __init__(
+        self,
+        kind: str,
+        root: str,
+        bubblewrap: str,
+        packages: list[str],
+        mounts: list[list[str]],
+        limits: dict[str, Any],
+    ) -> None:
+        self._kind, self._root, self._bubblewrap = kind, root, bubblewrap
+        self._packages, self._mounts = packages, mounts
         self._limits = Limits(**limits)
         self._python = os.path.realpath(sys.executable)  # now: another user may not be allowed to follow the links
 
@@ -79,7 +89,7 @@ class Keeper:
             syscalls.unshare(syscalls.CLONE_NEWNS)
         else:
             namespaces.enter_user_namespace(os.geteuid(), os.getegid(), syscalls.CLONE_NEWNS)
-        stage(self._root, self._packages)
+        stage(self._root, self._packages, self._mounts)
 
     def serve(self, requests: socket.socket) -> None:
         """Until the requester hangs up."""

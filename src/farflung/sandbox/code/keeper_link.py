@@ -45,6 +45,7 @@ class KeeperLink:
             "root": self._root,
             "bubblewrap": machine.bubblewrap or "",
             "packages": list(config.packages),
+            "mounts": [list(mount) for mount in config.mounts],
             "limits": config.limits.as_dict(),
         }
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -32,11 +32,12 @@ _SHIPPED_INSIDE = "sandbox/code/inside"
 _KEPT_FLAGS = ((os.ST_NOEXEC, 8), (os.ST_NOATIME, 1 << 10), (os.ST_NODIRATIME, 1 << 11), (os.ST_RELATIME, 1 << 21))
 
 
-def stage(root: str, packages: Sequence[str]) -> None:
+def stage(root: str, packages: Sequence[str], mounts: Sequence[Sequence[str]]) -> None:
     """Fill `root`, an empty folder; the caller has a mount namespace of its own.
 
     Args:
         packages: further folders that programs may import from, at the same path.
+        mounts: further folders as (path outside, path inside).
 
     Raises:
         OSError: a mount was refused.
@@ -45,6 +46,8 @@ def stage(root: str, packages: Sequence[str]) -> None:
     mount("tmpfs", root, "tmpfs", MS_NOSUID, "mode=755,size=16m")
     for path in [*_system_paths(), *packages]:
         _bind(path, root)
+    for path, inside in mounts:
+        _bind(os.path.realpath(path), root, inside)
     for folder in _package_folders(root):
         if not any(f"{root}{package}".startswith(folder) for package in packages):
             mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "mode=755,size=4k")
@@ -66,9 +69,9 @@ def _system_paths() -> Iterator[str]:
             yield path
 
 
-def _bind(path: str, root: str) -> None:
-    """The same file or folder at the same path under `root`, read-only; a symbolic link is made again."""
-    target = f"{root}{path}"
+def _bind(path: str, root: str, inside: str | None = None) -> None:
+    """A file or folder at the same path under `root`, or at another, read-only; a symbolic link is made again."""
+    target = f"{root}{path if inside is None else inside}"
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.islink(path):
         os.symlink(os.readlink(path), target)

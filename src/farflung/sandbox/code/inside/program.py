@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from farflung.sandbox.code.inside.answers import Answers
 from farflung.sandbox.code.inside.frames import read_frame
+from farflung.sandbox.code.inside.interpreter import run_interpreter
 from farflung.sandbox.code.inside.script import finish, run_script
 from farflung.sandbox.code.inside.supervisor import OVERHEAD_BYTES
 from farflung.sandbox.code.inside.testing import run_tests
@@ -36,6 +37,8 @@ def run_program(rpc: int, limits: Limits) -> NoReturn:
             finish(code)
         case "tests":
             run_tests(rpc, job, limits)
+        case "interpreter":
+            run_interpreter(rpc, job)
         case mode:
             raise AssertionError(f"unknown mode {mode}")
 

@@ -22,6 +22,8 @@ COMMANDS = [
     "worker",
     "validator",
     "audit",
+    "verify",
+    "calibrate",
     "status",
     "model",
     "eval",

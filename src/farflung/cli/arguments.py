@@ -85,6 +85,8 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
             )
     _add_status(commands)
     _add_audit(commands)
+    _add_verify(commands)
+    _add_calibrate(commands)
     _add_plot(commands)
     _add_forward(commands)
     _add_settings(commands)
@@ -131,6 +133,31 @@ def _add_audit(commands: Commands) -> None:
         "source", metavar="RUN|URL", help="folder of a run that stands still, or a coordinator's address"
     )
     audit.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_verify(commands: Commands) -> None:
+    short = "check a rollout file by hand"
+    verify = _command(commands, "verify", short, help_texts.VERIFY, help_texts.VERIFY_EPILOG)
+    verify.add_argument("file", metavar="FILE", help="rollout file (.parquet) of a proven pool")
+    verify.add_argument("--model", required=True, metavar="DIR", help="folder with the version it claims")
+    verify.add_argument("--seed", required=True, metavar="HEX", help="draw seed of its lease")
+    verify.add_argument("--thresholds", metavar="FILE", help="of farflung calibrate (default: the shipped ones)")
+    verify.add_argument("--temperature", type=float, default=1.0, help="of the pool (default 1)")
+    verify.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
+    verify.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_calibrate(commands: Commands) -> None:
+    short = "thresholds for proofs on a model"
+    calibrate = _command(commands, "calibrate", short, help_texts.CALIBRATE, help_texts.CALIBRATE_EPILOG)
+    calibrate.add_argument("model", metavar="MODEL", help="folder of a model")
+    calibrate.add_argument("--out", metavar="FILE", default="thresholds.json", help="(default thresholds.json)")
+    calibrate.add_argument("--env", metavar="NAME", help="take prompts from an environment")
+    calibrate.add_argument("--submissions", type=int, default=8, help="of each kind (default 8)")
+    calibrate.add_argument("--rollouts", type=int, default=8, help="of each submission (default 8)")
+    calibrate.add_argument("--max-tokens", type=int, default=64, help="of a completion (default 64)")
+    calibrate.add_argument("--temperature", type=float, default=1.0, help="of the pool (default 1)")
+    calibrate.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
 
 
 def _add_plot(commands: Commands) -> None:

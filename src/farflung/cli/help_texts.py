@@ -128,6 +128,25 @@ examples:
   farflung audit runs/demo
   farflung audit http://10.0.0.7:7400 --json"""
 
+VERIFY = """\
+Compute a rollout file again and say what each check measured beside its
+threshold: the states that predicted its tokens, whether the tokens were drawn
+with the seed of the lease, and the logprobs. Completions of episodes with
+several turns are for a validator, who replays them."""
+VERIFY_EPILOG = """\
+example:
+  farflung verify 12-0-5e3f.parquet --model versions/7 --seed 5e8f...c1"""
+
+CALIBRATE = """\
+Measure how far honest work on this model can be off, and how near impostors
+come: int8, int4 and float8 weights, a skipped layer, drifted weights, own
+draws, other temperatures. Writes thresholds between the two as JSON, with all
+figures and a picture. Exit code 1 = some impostor passes as honest."""
+CALIBRATE_EPILOG = """\
+examples:
+  farflung calibrate models/smollm2 --out smollm2-thresholds.json
+  farflung calibrate runs/demo/model --env sort-digits"""
+
 STATUS = """\
 Ask a coordinator what goes on: who is there, what each process does, how much
 work is done and what was dropped."""

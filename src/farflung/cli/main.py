@@ -41,6 +41,14 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.audit import run_audit
 
             return run_audit(arguments)
+        case "verify":
+            from farflung.cli.verify import run_verify
+
+            return run_verify(arguments)
+        case "calibrate":
+            from farflung.cli.calibrate import run_calibrate
+
+            return run_calibrate(arguments)
         case "sft":
             from farflung.cli.sft import run_sft_command
 

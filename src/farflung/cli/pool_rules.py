@@ -1,8 +1,12 @@
 """From a configuration to the rules of a pool: environment and model are looked at, weights are not."""
 
+from pathlib import Path
+
 from farflung.cli.config import RunConfig
+from farflung.cli.proof_rules import read_proof_rules
 from farflung.errors import UserError
 from farflung.wire.pool import EnvironmentSpec, PoolSpec
+from farflung.wire.proof import DEFAULT_RULES
 
 UNNAMED = "0x" + 40 * "0"
 """In place of keys that nobody made yet, where a configuration is only looked at."""
@@ -39,7 +43,8 @@ def build_pool(config: RunConfig, *, coordinator: str = UNNAMED, trainer: str = 
             f"pool.deterministic is true, and {section.name} grades with {names}: a judge may change its mind"
         )
     description = describe(config.trainer.model, environment)
-    require_playable(environment, description.tokenizer)
+    is_replayed = not config.run.local or config.pool.deterministic
+    require_playable(environment, description.tokenizer, is_replayed=is_replayed)
     return config.pool.build(
         environment=EnvironmentSpec(
             name=section.name,
@@ -54,6 +59,7 @@ def build_pool(config: RunConfig, *, coordinator: str = UNNAMED, trainer: str = 
         tokenizer_digest=description.tokenizer.digest,
         model_config_digest=description.config_digest,
         seed=config.run.seed,
+        proofs=read_proof_rules(Path(config.pool.proof_rules)) if config.pool.proof_rules else DEFAULT_RULES,
         coordinator="" if config.pool.trust == "open" else coordinator,
         trainer="" if config.pool.trust == "open" else trainer,
     )

@@ -6,7 +6,7 @@ from farflung.config.base import Config
 from farflung.errors import UserError
 from farflung.wire.limits import MAX_ROLLOUTS_PER_FILE
 from farflung.wire.pool import EnvironmentSpec, PoolSpec, Trust
-from farflung.wire.proof import DEFAULT_RULES
+from farflung.wire.proof import DEFAULT_RULES, ProofRules
 
 BYTES_PER_TOKEN = 8
 """A completion token in a rollout file: its id and its logprob, four bytes each, not compressed."""
@@ -41,6 +41,9 @@ class PoolConfig(Config):
     max_file_bytes: int = Field(64 << 20, ge=4096, le=2**40, description="Largest rollout file that is accepted.")
     max_abs_reward: float = Field(
         1000.0, gt=0, le=1e6, description="Largest size of a reward; a larger one counts as not graded."
+    )
+    proof_rules: str = Field(
+        "", description="Thresholds of a proven pool: a file of `farflung calibrate`; empty = the shipped ones."
     )
     deterministic: bool = Field(
         False,
@@ -108,6 +111,7 @@ class PoolConfig(Config):
         seed: int = 0,
         coordinator: str = "",
         trainer: str = "",
+        proofs: ProofRules = DEFAULT_RULES,
     ) -> PoolSpec:
         """The record that these rules and the things that they are about make together.
 
@@ -142,7 +146,7 @@ class PoolConfig(Config):
             max_attempts=self.max_attempts,
             max_file_bytes=self.max_file_bytes,
             max_abs_reward=self.max_abs_reward,
-            proofs=None if self.trust == "open" else DEFAULT_RULES,
+            proofs=None if self.trust == "open" else proofs,
             deterministic_seed=seed if self.deterministic else None,
         )
 

@@ -88,6 +88,18 @@ def read_rollouts(
     return [Rollout(**dict(zip(cells, row, strict=True))) for row in zip(*cells.values(), strict=True)]
 
 
+def pool_digest_of(data: bytes) -> str:
+    """Of the pool that a file says it is for: for whoever looks at one without a pool.
+
+    Raises:
+        PeerFault: it is no rollout file.
+    """
+    columns = rollout_columns(MAX_TOKENS_PER_LIST)
+    layout = check_layout(data, columns, max_rows=MAX_ROLLOUTS_PER_FILE, max_uncompressed_bytes=MAX_UNCOMPRESSED_BYTES)
+    said = dict(layout.metadata).get(POOL_KEY, b"")
+    return said.decode("ascii", errors="replace")
+
+
 def _check_writable(rollouts: Sequence[Rollout]) -> None:
     if not rollouts:
         raise ValueError("a rollout file needs at least one rollout")

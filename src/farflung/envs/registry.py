@@ -1,12 +1,16 @@
 """Environments by name.
 
-    built in                       sort-digits, mod-sum, long-addition, arithmetic, reverse-text, instructions
+    built in                       sort-digits, mod-sum, long-addition, arithmetic, reverse-text, instructions,
+                                   countdown, latin-square, grid-walk, find-formula, trading
     of several turns               take-away (self-play), guess-letter
     mixture                        several of the others, each with its share of the tasks (`envs.mixture`)
     gsm8k-100, humaneval           published test sets, for evaluation alone (`envs.bundled`)
     reasoning-gym:<data set>       any data set of that library that can be graded safely (`envs.reasoning_gym`)
     reasoning-gym:<category>/all   all of a category (`envs.reasoning_gym_suite`)
-    anything else                  an installed package's entry point in the group `farflung.environments`
+    anything else                  an entry point in the group `farflung.environments` of what the operator installed
+                                   himself (`pip install`): in this process
+                                   a package of `farflung env install`: in a child behind walls (`envs.guest`), or in
+                                   this process where the operator agreed to its digest
 
 A name never makes this process import a module that the operator has not installed as an environment: pool rules come
 from elsewhere. This module does not know what an environment does.
@@ -19,19 +23,28 @@ from importlib.metadata import EntryPoint, entry_points
 from farflung.envs import reasoning_gym
 from farflung.envs.arithmetic import Arithmetic
 from farflung.envs.base import Environment, EnvironmentFactory, graders_of
+from farflung.envs.countdown import Countdown
 from farflung.envs.episode import num_agents_of
+from farflung.envs.find_formula import FindFormula
 from farflung.envs.graders.registry import require_ready
+from farflung.envs.grid_walk import GridWalk
 from farflung.envs.gsm8k import Gsm8k
 from farflung.envs.guess_letter import GuessLetter
+from farflung.envs.guest.environment import load_guest
+from farflung.envs.guest.process import GuestSource, NoWalls
 from farflung.envs.humaneval import HumanEval
 from farflung.envs.instructions import Instructions
+from farflung.envs.latin_square import LatinSquare
 from farflung.envs.long_addition import LongAddition
 from farflung.envs.mixture import Mixture
 from farflung.envs.mod_sum import ModSum
+from farflung.envs.packages.agreed import agreed_factory
+from farflung.envs.packages.home import Home, Installed, default_folder
 from farflung.envs.reasoning_gym_suite import SUFFIX, ReasoningGymSuite
 from farflung.envs.reverse_text import ReverseText
 from farflung.envs.sort_digits import SortDigits
 from farflung.envs.take_away import TakeAway
+from farflung.envs.trading import Trading
 from farflung.errors import UserError
 from farflung.wire.pool import EnvArg, EnvironmentSpec
 
@@ -43,6 +56,11 @@ BUILT_IN: Mapping[str, EnvironmentFactory] = {
     LongAddition.name: LongAddition,
     Arithmetic.name: Arithmetic,
     ReverseText.name: ReverseText,
+    Countdown.name: Countdown,
+    FindFormula.name: FindFormula,
+    GridWalk.name: GridWalk,
+    LatinSquare.name: LatinSquare,
+    Trading.name: Trading,
     Gsm8k.name: Gsm8k,
     HumanEval.name: HumanEval,
     Instructions.name: Instructions,
@@ -66,11 +84,53 @@ def load_environment(name: str, seed: int, args: Mapping[str, EnvArg]) -> Enviro
         return ReasoningGymSuite(category, seed, args, load_environment)
     if name.startswith(reasoning_gym.PREFIX):
         return reasoning_gym.ReasoningGym(name.removeprefix(reasoning_gym.PREFIX), seed, args)
-    installed = _installed()
+    installed = entry_point_names()
     if name in installed:
         factory: EnvironmentFactory = installed[name].load()
         return factory(seed, args)
-    raise UserError(_unknown(name, [*BUILT_IN, Mixture.name, *installed]))
+    home = home_folder()
+    package = home.find(name) if home else None
+    if home is not None and package is not None:
+        return load_package(home, package, name, seed, args)
+    packaged = [each for package in home.lock().packages for each in package.environments] if home else []
+    raise UserError(_unknown(name, [*BUILT_IN, Mixture.name, *installed, *packaged]))
+
+
+def load_package(home: Home, package: Installed, name: str, seed: int, args: Mapping[str, EnvArg]) -> Environment:
+    """An environment of an installed package: behind walls, unless the operator agreed to its digest.
+
+    Raises:
+        UserError: its files have changed, nothing can be shut in here, or a wrong argument.
+        OurFault: it cannot be loaded within its limits.
+    """
+    folder, reference = home.source_of(package), package.environments[name]
+    environment: Environment
+    if package.is_agreed:
+        environment = agreed_factory(folder, reference)(seed, args)
+    else:
+        try:
+            environment = load_guest(GuestSource(folder=folder, reference=reference, seed=seed, args=args))
+        except NoWalls as error:
+            raise UserError(
+                f"environment {name} comes from others, and {error}; or read {home.files_of(package)}, and if it may do "
+                f"what you may: farflung env install {package.name} --index {package.index} --trust {package.digest}"
+            ) from error
+    if environment.name != name:
+        raise UserError(
+            f"{reference} of {package.name} calls itself {environment.name!r}, not {name}: a faulty package"
+        )
+    return environment
+
+
+def home_folder() -> Home | None:
+    """Installed packages of this user."""
+    folder = default_folder()
+    return Home(folder) if folder is not None else None
+
+
+def names_taken() -> list[str]:
+    """Names that no package may have, or come close to."""
+    return [*BUILT_IN, Mixture.name, *entry_point_names()]
 
 
 def load_for_grading(spec: EnvironmentSpec) -> Environment:
@@ -97,7 +157,8 @@ def load_for_grading(spec: EnvironmentSpec) -> Environment:
     return environment
 
 
-def _installed() -> dict[str, EntryPoint]:
+def entry_point_names() -> dict[str, EntryPoint]:
+    """Environments of installed distributions, by name."""
     return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
 
 

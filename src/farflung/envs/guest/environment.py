@@ -78,7 +78,8 @@ def load_guest(source: GuestSource, times: GuestTimes | None = None) -> GuestEnv
     """The environment, in a child that runs from now on.
 
     Raises:
-        UserError: nothing can be shut in here, or the environment refuses its arguments.
+        NoWalls: nothing can be shut in here.
+        UserError: the environment refuses its arguments.
         OurFault: it cannot be loaded within its limits.
     """
     process = GuestProcess(source, times=times)

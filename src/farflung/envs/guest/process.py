@@ -20,6 +20,7 @@ import msgspec
 from farflung.envs.guest.protocol import MAX_MESSAGE_BYTES, Answer, Description, Question, plain_text
 from farflung.errors import OurFault, Transient, UserError
 from farflung.sandbox.code.config import CodePoolConfig
+from farflung.sandbox.code.machine import UNSAFE_HINT
 from farflung.sandbox.code.pool import CodePool
 from farflung.sandbox.code.sandbox import Sandbox
 from farflung.sandbox.isolation.limits import MIB, Limits
@@ -67,6 +68,10 @@ class GuestSource:
     """PYTHONHASHSEED of the child."""
 
 
+class NoWalls(UserError):
+    """Nothing can be shut in on this machine, so no child is started."""
+
+
 class Breach(Exception):
     """The child ended, or said what no child says."""
 
@@ -75,7 +80,7 @@ class GuestProcess:
     """Thread-safe; one question at a time. A fork starts a child of its own.
 
     Raises:
-        UserError: nothing can be shut in on this machine.
+        NoWalls: nothing can be shut in on this machine.
     """
 
     def __init__(self, source: GuestSource, *, times: GuestTimes | None = None, limits: Limits = LIMITS) -> None:
@@ -85,7 +90,10 @@ class GuestProcess:
         self._sandbox: Sandbox | None = None
         self._next_id = 0
         self._description: Description | None = None
-        self._pool = CodePool(CodePoolConfig(limits=limits, num_warm=0, mounts=_mounts(source)))
+        try:
+            self._pool = CodePool(CodePoolConfig(limits=limits, num_warm=0, mounts=_mounts(source)))
+        except UserError as error:
+            raise NoWalls(str(error).removesuffix(UNSAFE_HINT)) from error
 
     def describe(self) -> Description:
         """What the environment says of itself.

@@ -11,9 +11,9 @@ from farflung.sandbox.isolation.cgroup import CgroupParents, find_parents
 from farflung.sandbox.isolation.landlock import landlock_version
 from farflung.sandbox.isolation.syscalls import machine_index
 
+UNSAFE_HINT = ", or use --unsafe-no-sandbox for code that you wrote yourself"
 REFUSAL = (
-    "programs cannot be shut in on this machine ({reasons}); install bubblewrap or allow user namespaces, "
-    "or use --unsafe-no-sandbox for code that you wrote yourself"
+    "programs cannot be shut in on this machine ({reasons}); install bubblewrap or allow user namespaces" + UNSAFE_HINT
 )
 
 

@@ -1,0 +1,238 @@
+"""TOPLOC commitments in the published format: the largest activations of 32 tokens as a polynomial (arXiv 2501.16007).
+
+    chunk      32 rows of width D as bfloat16, flattened; the indices i of the 128 largest |h|
+    modulus    the largest m <= 65497 for which all i mod m differ
+    polynomial of degree 127 over GF(65497) through (i mod m, the 16 bits of h_i)
+    bytes      m, then 128 coefficients ascending, two bytes each, big-endian: 258
+
+The verifier takes *its own* 128 indices, evaluates the polynomial there and compares bits: a value matches if sign and
+exponent agree, and then its mantissa is off by so many steps of 7 bits.
+
+Differences to the reference, which are deliberate: a malformed header or length is refused before any arithmetic; there
+is no "null" proof; rows that are not finite are refused; the sign counts; fewer values than 128 give a polynomial of
+lower degree with zeros above. All chunks of a call are computed side by side in float64, in which every product of two
+field elements is exact. Pure; it does not know models or thresholds of a pool.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from farflung.errors import PeerFault
+from farflung.proofs.shape import TOPLOC_BYTES_PER_CHUNK, num_chunks
+from farflung.wire.proof import CHUNK_TOKENS
+
+PRIME = 65497
+"""0xFFD9, the largest prime below 2**16 that the format uses. The 39 patterns above it are NaNs."""
+TOP_VALUES = 128
+LEAST_MODULUS = 1 << 15
+"""Exclusive: the reference's search gives up there."""
+MAX_EXPONENT_MISMATCHES, MAX_MEAN_MANTISSA, MAX_MEDIAN_MANTISSA = 38, 10.0, 8.0
+"""The published thresholds; a chunk fails above any of them."""
+BAD_PROOF = "bad_proof"
+
+Field = NDArray[np.float64]
+"""Elements of GF(65497) as whole numbers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkFigures:
+    """One chunk beside the verifier's own states."""
+
+    exponent_mismatches: int
+    """Of the compared values (128, or all of a shorter chunk): another sign or exponent, or no bfloat16 at all."""
+    mean_mantissa: float
+    """Mean error of the mantissas where sign and exponent agree; infinite where none do."""
+    median_mantissa: float
+
+    @property
+    def passes(self) -> bool:
+        """By the published thresholds."""
+        return (
+            self.exponent_mismatches <= MAX_EXPONENT_MISMATCHES
+            and self.mean_mantissa <= MAX_MEAN_MANTISSA
+            and self.median_mantissa <= MAX_MEDIAN_MANTISSA
+        )
+
+
+def build(hidden_TD: Tensor) -> bytes:
+    """The proof of one rollout: 258 bytes per 32 tokens or part of them.
+
+    Raises:
+        ValueError: a state is not finite, or no modulus keeps the indices of a chunk apart.
+    """
+    chunks = _top_values(hidden_TD)
+    proofs = []
+    for positions, bits in chunks:
+        moduli = np.array([_modulus(row) for row in positions])
+        coefficients = _interpolate((positions % moduli[:, None]).astype(np.float64), bits.astype(np.float64))
+        padded = np.zeros((len(positions), 1 + TOP_VALUES), dtype=">u2")
+        padded[:, 0] = moduli
+        padded[:, 1 : 1 + positions.shape[1]] = coefficients
+        proofs.append(padded.tobytes())
+    return b"".join(proofs)
+
+
+def check(proof: bytes, hidden_TD: Tensor) -> list[ChunkFigures]:
+    """The claimed proof beside the verifier's own states, chunk by chunk.
+
+    Raises:
+        PeerFault: it has another length, a modulus outside (2**15, 65497], or coefficients outside the field.
+    """
+    moduli, coefficients = decode(proof, num_chunks(len(hidden_TD)))
+    figures: list[ChunkFigures] = []
+    for positions, bits in _top_values(hidden_TD):
+        part = slice(len(figures), len(figures) + len(positions))
+        found = _evaluate((positions % moduli[part, None]).astype(np.float64), coefficients[part])
+        figures += _compared(found.astype(np.int64), bits)
+    return figures
+
+
+def constant_forgery(hidden_TD: Tensor) -> list[ChunkFigures]:
+    """What a polynomial that is the same everywhere would score: the most frequent pattern of each chunk's values.
+
+    Where this passes, the published thresholds show nothing on this model.
+    """
+    figures: list[ChunkFigures] = []
+    for _, bits in _top_values(hidden_TD):
+        guesses = []
+        for row in bits:
+            exponents, counts = np.unique(row >> 7, return_counts=True)
+            commonest = row[row >> 7 == exponents[counts.argmax()]]
+            guesses.append(int(np.median(commonest)))
+        figures += _compared(np.repeat(np.array(guesses)[:, None], bits.shape[1], axis=1), bits)
+    return figures
+
+
+def decode(proof: bytes, num: int) -> tuple[NDArray[np.int64], Field]:
+    """(moduli [C], coefficients [C, 128]) of a stranger's proof.
+
+    Raises:
+        PeerFault: as `check`.
+    """
+    if len(proof) != num * TOPLOC_BYTES_PER_CHUNK:
+        raise PeerFault(BAD_PROOF, f"{len(proof)} bytes for {num} chunks of {TOPLOC_BYTES_PER_CHUNK}")
+    words = np.frombuffer(proof, dtype=">u2").reshape(num, 1 + TOP_VALUES)
+    moduli = words[:, 0].astype(np.int64)
+    wrong = (moduli <= LEAST_MODULUS) | (moduli > PRIME)
+    if wrong.any():
+        raise PeerFault(BAD_PROOF, f"modulus {moduli[wrong][0]}: it must lie in ({LEAST_MODULUS}, {PRIME}]")
+    if (words[:, 1:] >= PRIME).any():
+        raise PeerFault(BAD_PROOF, f"a coefficient of {words[:, 1:].max()}: the field has {PRIME} elements")
+    return moduli, words[:, 1:].astype(np.float64)
+
+
+def _top_values(hidden_TD: Tensor) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """(indices [C, K], bits [C, K]) of the largest values: of the whole chunks, then of a shorter last one."""
+    states_TD = hidden_TD.to(torch.bfloat16)
+    if not torch.isfinite(states_TD).all():
+        raise ValueError("a state is not finite: nothing can be committed to")
+    whole = len(states_TD) // CHUNK_TOKENS * CHUNK_TOKENS
+    parts: Sequence[Tensor] = (states_TD[:whole].reshape(-1, CHUNK_TOKENS * states_TD.shape[1]), states_TD[whole:])
+    found = []
+    for part in (parts[0], parts[1].reshape(1, -1)):
+        if part.numel():
+            count = min(TOP_VALUES, part.shape[1])
+            positions = part.abs().topk(count, dim=1).indices
+            bits = part.view(torch.int16).gather(1, positions).to(torch.int64).bitwise_and_(0xFFFF)
+            found.append((positions.cpu().numpy(), bits.cpu().numpy()))
+    return found
+
+
+def _modulus(positions_K: NDArray[np.int64]) -> int:
+    """The largest at which all positions stay apart."""
+    if positions_K.max() < PRIME:
+        return PRIME
+    for modulus in range(PRIME, LEAST_MODULUS, -1):
+        if len(np.unique(positions_K % modulus)) == len(positions_K):
+            return modulus
+    raise ValueError(f"no modulus above {LEAST_MODULUS} keeps {len(positions_K)} indices apart")
+
+
+def _folded(values: Field) -> Field:
+    """Whole numbers below 2**53 in size into [-PRIME, 2 PRIME), in place: near enough to go on multiplying.
+
+    A product of two such numbers with another added is below 2**36, so nothing is ever rounded.
+    """
+    quotients = np.floor(values * (1.0 / PRIME))
+    quotients *= PRIME
+    values -= quotients
+    return values
+
+
+def _reduced(values: Field) -> Field:
+    """Whole numbers below 2**53 in size into [0, PRIME), in place."""
+    _folded(values)
+    values += (values < 0) * float(PRIME)
+    values -= (values >= PRIME) * float(PRIME)
+    return values
+
+
+def _interpolate(points_CK: Field, values_CK: Field) -> Field:
+    """Coefficients [C, K], ascending, of the polynomial of degree K - 1 through the points.
+
+    Lagrange: with P = prod (x - x_i) and Q_i = P / (x - x_i), the sum of y_i / Q_i(x_i) * Q_i.
+    """
+    num, count = points_CK.shape
+    roots_KC = np.ascontiguousarray(points_CK.T)
+    product = np.zeros((count + 1, num))
+    product[0] = 1
+    for degree in range(count):  # ascending coefficients of P, one root after another
+        grown = roots_KC[degree] * product[: degree + 1]
+        product[1 : degree + 2] = product[: degree + 1]
+        product[0] = 0
+        product[: degree + 1] -= grown
+        _folded(product[: degree + 2])
+    quotients = np.empty((count, num, count))  # coefficient, chunk, i
+    quotients[count - 1] = 1
+    at_root = np.ones_like(points_CK)
+    for power in range(count - 1, 0, -1):
+        quotients[power - 1] = _folded(points_CK * quotients[power] + product[power][:, None])
+        at_root *= points_CK
+        at_root += quotients[power - 1]
+        _folded(at_root)
+    weights = _reduced(values_CK * _INVERSES[_reduced(at_root).astype(np.int64)])
+    # Sums of 128 products of at most 2**34: exact.
+    return _reduced(np.matmul(quotients.transpose(1, 0, 2), weights[:, :, None])[:, :, 0])
+
+
+def _evaluate(points_CK: Field, coefficients_CP: Field) -> Field:
+    """The polynomials at the points, by Horner's rule."""
+    values = np.zeros_like(points_CK)
+    for power in range(coefficients_CP.shape[1] - 1, -1, -1):
+        values *= points_CK
+        values += coefficients_CP[:, power : power + 1]
+        _folded(values)
+    return _reduced(values)
+
+
+def _compared(found_CK: NDArray[np.int64], bits_CK: NDArray[np.int64]) -> list[ChunkFigures]:
+    agrees_CK = found_CK >> 7 == bits_CK >> 7
+    errors_CK = np.abs((found_CK & 0x7F) - (bits_CK & 0x7F))
+    figures = []
+    for agrees, errors in zip(agrees_CK, errors_CK, strict=True):
+        matching = errors[agrees]
+        figures.append(
+            ChunkFigures(
+                exponent_mismatches=int((~agrees).sum()),
+                mean_mantissa=float(matching.mean()) if len(matching) else float("inf"),
+                median_mantissa=float(np.median(matching)) if len(matching) else float("inf"),
+            )
+        )
+    return figures
+
+
+def _inverses() -> Field:
+    """1 / a for every a of the field but 0, which has none: 1/a = -(p // a) / (p mod a)."""
+    found = np.zeros(PRIME)
+    found[1] = 1
+    for number in range(2, PRIME):
+        found[number] = PRIME - (PRIME // number) * found[PRIME % number] % PRIME
+    return found
+
+
+_INVERSES = _inverses()

@@ -20,14 +20,19 @@ SETTINGS = Path(__file__).with_name("settings.txt")
 
 TINY = [
     "arithmetic",
+    "countdown",
     "demo",
+    "find-formula",
+    "grid-walk",
     "guess-letter",
+    "latin-square",
     "long-addition",
     "mixture",
     "mod-sum",
     "reasoning-gym",
     "reverse-text",
     "take-away",
+    "trading",
 ]
 OF_A_FOLDER = ["smollm2", "smollm2-needle"]
 """They start from a model that has to be imported first."""

@@ -25,8 +25,11 @@ def is_reproducible(environment: Environment) -> bool:
     return environment.is_reproducible if isinstance(environment, DeclaresRepeats) else True
 
 
-def require_playable(environment: Environment, tokenizer: Tokenizer) -> None:
+def require_playable(environment: Environment, tokenizer: Tokenizer, *, is_replayed: bool = True) -> None:
     """Nothing for an environment of one turn.
+
+    Args:
+        is_replayed: validators play its episodes again.
 
     Raises:
         UserError: validators could not replay its episodes, or the chat template does not let a conversation grow.
@@ -39,10 +42,10 @@ def require_playable(environment: Environment, tokenizer: Tokenizer) -> None:
             f"environment {name} has {environment.num_agents} agents, at most {environment.max_turns} turns and "
             f"{environment.max_turn_tokens} tokens a turn: each agent needs a turn, and no number is below 0"
         )
-    if not is_reproducible(environment):
+    if is_replayed and not is_reproducible(environment):
         raise UserError(
             f"environment {name} says that it does not answer the same every time: nobody could check its episodes; "
-            "use it for evaluation, or tools that are reproducible"
+            "use it with run --local, or with tools that are reproducible"
         )
     if environment.max_turns > environment.num_agents and rewrites_history(tokenizer):
         raise UserError(

@@ -75,7 +75,10 @@ def with_verifier_logprobs(rollouts: Sequence[Rollout], evidence: EvidenceBundle
         PeerFault: the evidence has not one figure for each token.
     """
     replaced = []
-    for rollout, figures in zip(rollouts, evidence.figures, strict=True):
+    for rollout, figures, result in zip(rollouts, evidence.figures, evidence.rewards, strict=True):
+        if not figures.num_tokens and result.reward is None:  # an episode that could not be replayed
+            replaced.append(rollout)
+            continue
         try:
             logprobs_T = np.frombuffer(base64.b64decode(figures.logprobs, validate=True), dtype="<f4")
             replaced.append(replace(rollout, logprobs=logprobs_T.astype(np.float32)))

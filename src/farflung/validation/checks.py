@@ -136,7 +136,9 @@ def logprob_range(case: Case) -> str | None:
 def proof_shape(case: Case) -> str | None:
     """As many bytes as the drawn tokens take; in open pools none."""
     rules = case.rules.pool.proofs
-    for rollout, drawn in zip(case.rollouts, case.drawn, strict=True):
+    for rollout, drawn, found in zip(case.rollouts, case.drawn, case.transcripts, strict=True):
+        if not found.spans:
+            continue  # an episode that could not be replayed
         problem = (
             (f"{len(rollout.proof)} bytes in an open pool" if rollout.proof else None)
             if rules is None

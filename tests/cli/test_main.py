@@ -27,6 +27,7 @@ COMMANDS = [
     "status",
     "model",
     "eval",
+    "env",
     "serve",
     "relay",
     "chat",

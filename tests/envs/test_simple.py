@@ -40,7 +40,7 @@ def test_rewards_are_weighted_and_each_is_a_component_by_name() -> None:
     assert env.grade(task, "no").correct == 0.0
 
 
-@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+@pytest.mark.parametrize("blank", ["", " ", "\n\t", "\u200b\u2060", "\x00"])
 def test_a_blank_completion_is_worth_0_whatever_the_functions_say(blank: str) -> None:  # E7
     env = environment(rewards={"generous": lambda task, completion: 1.0})
     assert env.grade(env.task("train", 0), blank) == Grade(reward=0.0, correct=0.0, components={"generous": 0.0})

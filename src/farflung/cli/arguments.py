@@ -13,6 +13,8 @@ from typing import NoReturn, TypeAlias
 
 from farflung.api.tokens import TOKEN_ROLES, VARIABLE
 from farflung.cli import help_texts
+from farflung.cli.env import help_texts as env_help_texts
+from farflung.cli.env.arguments import add_actions
 from farflung.errors import UserError
 
 ADAPTER_HELP = "folder of a LoRA adapter as peft saves it, applied unmerged"
@@ -93,6 +95,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
     _add_model(commands)
     _add_sft(commands)
     _add_eval(commands)
+    _add_env(commands)
     _add_serve(commands)
     _add_relay(commands)
     _add_chat(commands)
@@ -227,6 +230,11 @@ def _add_eval(commands: Commands) -> None:
     evaluate.add_argument("--seed", type=int, help="of tasks and draws (default 0)")
     evaluate.add_argument("--out", metavar="DIR", help="(default evals/<model>-<environment>-<digest>)")
     evaluate.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _add_env(commands: Commands) -> None:
+    short = "write, try, test and share environments"
+    add_actions(_command(commands, "env", short, env_help_texts.ENV, env_help_texts.ENV_EPILOG))
 
 
 def _add_sft(commands: Commands) -> None:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from pydantic import Field, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from farflung.cli.env_args import parse_env_args
 from farflung.cli.evaluate_report import Report
 from farflung.config.base import Config
 from farflung.envs.base import Environment, graders_of
@@ -46,7 +46,7 @@ class EvalConfig(Config):
 
 def run_eval(arguments: Namespace, settings: list[str]) -> int:
     """Sample, grade, score; interrupted, the same command goes on."""
-    config, env_args = _config(arguments), _env_args(settings)
+    config, env_args = _config(arguments), parse_env_args(settings, "eval")
     environment = load_environment(config.env, config.seed, env_args)
     require_ready(graders_of(environment))
     path = Path(arguments.model)
@@ -78,30 +78,6 @@ def _config(arguments: Namespace) -> EvalConfig:
     if wrong:
         raise UserError(f"--k has {wrong[0]}: it must lie between 1 and --samples, which is {config.samples}")
     return config
-
-
-def _env_args(settings: Sequence[str]) -> dict[str, EnvArg]:
-    """`--env.KEY VALUE`: numbers and true/false as such, everything else as text."""
-    args: dict[str, EnvArg] = {}
-    rest = list(settings)
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
-        if not name.startswith("--env."):
-            raise UserError(f"{name} is no setting of eval: arguments of the environment are written --env.KEY VALUE")
-        if not equals:
-            if not rest:
-                raise UserError(f"{name} has no value")
-            value = rest.pop(0)
-        args[name.removeprefix("--env.")] = _value(value)
-    return args
-
-
-def _value(text: str) -> EnvArg:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, bool | int | float | str) else text
 
 
 def _name(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> str:

@@ -69,6 +69,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.evaluate import run_eval
 
             return run_eval(arguments, settings)
+        case "env":
+            from farflung.cli.env.command import run_env
+
+            return run_env(arguments, settings)
         case "plot":
             from farflung.cli.plot.command import run_plot
 

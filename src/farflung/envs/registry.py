@@ -112,8 +112,8 @@ def load_package(home: Home, package: Installed, name: str, seed: int, args: Map
             environment = load_guest(GuestSource(folder=folder, reference=reference, seed=seed, args=args))
         except NoWalls as error:
             raise UserError(
-                f"environment {name} comes from others, and {error}; or read {home.files_of(package)}, and if it may do "
-                f"what you may: farflung env install {package.name} --index {package.index} --trust {package.digest}"
+                f"environment {name} comes from others, and {error}; or read {home.files_of(package)}, and if it may "
+                f"do what you may: farflung env install {package.name} --index {package.index} --trust {package.digest}"
             ) from error
     if environment.name != name:
         raise UserError(

@@ -2,7 +2,8 @@
 
     reward     = sum of weight * value over the rewards, each of which is logged under its name
     correct    = 1 where the first reward has its full value 1, whatever the others say
-    None       of any reward: the task cannot be graded; a blank completion is 0 in every reward, without asking
+    None       of any reward: the task cannot be graded
+    blank      a completion of nothing that is seen is 0 in every reward, without asking
 
 Rows come from a list, from a file of JSON lines, or from a function of the row's number. The splits never share a
 prompt: of a list, the prompts with the smallest hashes are held out; of a function, a share of its numbers
@@ -120,7 +121,7 @@ class SimpleEnvironment:
         )
 
     def grade(self, task: Task, completion: str) -> Grade:
-        if not completion.strip():
+        if not any(char.isprintable() and char != " " for char in completion):
             return Grade(reward=0.0, correct=0.0, components=dict.fromkeys(self._rewards, 0.0))
         values: dict[str, float] = {}
         for name, (_, reward) in self._rewards.items():

@@ -41,7 +41,7 @@ def write_project(name: str, folder: Path) -> None:
         raise UserError(f"{error}; for example count-letters") from error
     if name[0].isdigit():
         raise UserError(f'the name "{name}" begins with a digit, and a module of Python cannot: begin with a letter')
-    require_free([name], [taken for taken in names_taken() if taken != name])
+    require_free([name], names_taken())
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already: choose another with --dir")
     values = {"@NAME@": name, "@MODULE@": module_of(name), "@YEAR@": str(time.gmtime().tm_year)}

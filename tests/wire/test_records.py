@@ -49,6 +49,7 @@ ENVIRONMENT = EnvironmentSpec(
     strata=(Stratum(name="easy", num_tasks=600, weight=2), Stratum(name="hard", num_tasks=400, weight=1)),
     graders=(GraderSpec(name="math", version=1, args={"tolerance": 0.5}),),
     num_agents=2,
+    package=digest("package"),
 )
 POOL = PoolSpec(
     name="demo",

@@ -133,14 +133,42 @@ def names_taken() -> list[str]:
     return [*BUILT_IN, Mixture.name, *entry_point_names()]
 
 
+def package_digest_of(name: str) -> str:
+    """Digest of the installed package that an environment is from; "" for one that is built in or of `pip install`."""
+    home = home_folder()
+    if home is None or name in (*BUILT_IN, Mixture.name) or name in entry_point_names():
+        return ""
+    package = home.find(name)
+    return package.digest if package else ""
+
+
+def load_for_pool(spec: EnvironmentSpec) -> Environment:
+    """The environment that a pool's rules name, of the very package that they name.
+
+    Raises:
+        UserError: as `load_environment`, or another package has an environment of this name here.
+    """
+    here = package_digest_of(spec.name)
+    if here != spec.package:
+        named, found = (f"package {digest}" if digest else "none of a package" for digest in (spec.package, here))
+        fix = (
+            f", for example with farflung env install NAME --index URL --digest {spec.package}" if spec.package else ""
+        )
+        raise UserError(
+            f"environment {spec.name} of the pool's rules is {named}, and here it is {found}: install what the pool "
+            f"was made with{fix}"
+        )
+    return load_environment(spec.name, spec.seed, spec.args)
+
+
 def load_for_grading(spec: EnvironmentSpec) -> Environment:
     """The environment of a pool, for whoever decides what completions are worth.
 
     Raises:
-        UserError: as `load_environment`; or the pool's rules name a grader, or a version of one, that is not here, that
+        UserError: as `load_for_pool`; or the pool's rules name a grader, or a version of one, that is not here, that
             this environment does not use, or that lacks something on this machine.
     """
-    environment = load_environment(spec.name, spec.seed, spec.args)
+    environment = load_for_pool(spec)
     require_ready(spec.graders)
     mine = graders_of(environment)
     if mine != spec.graders:

@@ -95,9 +95,13 @@ class EnvironmentSpec(Record, frozen=True, kw_only=True):
     """What verdicts come from; empty = the environment's own code, of the version that is installed."""
     num_agents: int = 1
     """Rollouts that one attempt at a task gives: one per agent of the episode."""
+    package: str = ""
+    """Digest of the package that it is from (`wire.package`); empty = built in, or what each operator installed."""
 
     def __post_init__(self) -> None:
         require_names(name=self.name)
+        if self.package:
+            require_digests(package=self.package)
         require_counts(at_least=1, num_tasks=self.num_tasks, num_agents=self.num_agents)
         require_counts(target_lengths=min(self.target_lengths, default=0))
         require_strata(self.strata, self.num_tasks)

@@ -23,7 +23,7 @@ from farflung.broadcast.trust import Guard, ManifestTrust
 from farflung.broadcast.watch import PolicyWatch
 from farflung.engine.base import Cancelled
 from farflung.envs.base import Environment
-from farflung.envs.registry import load_environment
+from farflung.envs.registry import load_for_pool
 from farflung.errors import FarflungError, Transient
 from farflung.identity.keys import NodeKey, key_of
 from farflung.identity.signing import Signable, sign
@@ -110,9 +110,7 @@ class Worker:
         self._patience = patience
         self._pool = pool
         self._pool_digest = pool.digest()
-        self._environment: Environment = load_environment(
-            pool.environment.name, pool.environment.seed, pool.environment.args
-        )
+        self._environment: Environment = load_for_pool(pool.environment)
         self._activity = activity
         self._vitals = vitals
         self._stop = stop

@@ -12,9 +12,17 @@ from farflung.envs.guest.environment import GuestEnvironment
 from farflung.envs.packages.home import VARIABLE, Home, default_folder
 from farflung.envs.packages.names import require_free
 from farflung.envs.packages.project import Package, read_project
-from farflung.envs.registry import BUILT_IN, load_environment, names_taken
+from farflung.envs.registry import (
+    BUILT_IN,
+    load_environment,
+    load_for_grading,
+    load_for_pool,
+    names_taken,
+    package_digest_of,
+)
 from farflung.errors import UserError
 from farflung.sandbox.code.machine import REFUSAL
+from farflung.wire.pool import EnvironmentSpec
 
 from .conftest import MODULE, PROJECT, MakeProject
 
@@ -202,3 +210,26 @@ def test_a_user_without_a_home_has_nothing_installed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(registry, "default_folder", lambda: None)
     with pytest.raises(UserError, match="unknown environment"):
         load_environment("count-sheep", 0, {})
+
+
+def spec_of(environment: str, package: str) -> EnvironmentSpec:
+    return EnvironmentSpec(name=environment, num_tasks=45, package=package)
+
+
+def test_a_pool_is_played_with_the_package_that_its_rules_name_and_no_other(home: Home, package: Package) -> None:
+    digest = package.manifest.digest()
+    with pytest.raises(UserError, match=f"is package {digest}, and here it is none of a package.*--digest {digest}"):
+        load_for_pool(spec_of("count-sheep", digest))
+    home.install(package, INDEX, names_taken)
+    assert package_digest_of("count-sheep") == digest
+    for other in ("", "0" * 64):
+        with pytest.raises(UserError, match=f"here it is package {digest}: install what the pool was made with"):
+            load_for_pool(spec_of("count-sheep", other))
+    env = load_for_grading(spec_of("count-sheep", digest))
+    assert isinstance(env, GuestEnvironment)
+    env.close()
+
+
+def test_what_is_built_in_is_of_no_package(home: Home) -> None:
+    assert package_digest_of("sort-digits") == ""
+    assert load_for_pool(spec_of("sort-digits", "")).name == "sort-digits"

@@ -1,12 +1,17 @@
 """Environments from plain functions."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.envs.base import Grade
+from farflung.envs.checks.fingerprint import Fingerprint
+from farflung.envs.checks.report import Outcome
+from farflung.envs.checks.run import Options, check_environment
 from farflung.envs.simple import Row, SimpleEnvironment
 from farflung.errors import UserError
 from farflung.wire.task import Message, Task
@@ -138,3 +143,14 @@ def test_target_lengths_are_told_by_a_function_of_the_author() -> None:
 def test_what_cannot_be_an_environment_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         environment(**changes)
+
+
+def test_the_environment_of_the_documentation_passes_every_check() -> None:
+    page = Path(__file__).parents[2] / "docs" / "environment-packages.md"
+    (source,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len([line for line in source.splitlines() if line.strip()]) <= 30
+    namespace: dict[str, Any] = {}
+    exec(compile(source, "count_a.py", "exec"), namespace)
+    same = Fingerprint(tasks="a", grades="b")
+    checks = check_environment(namespace["environment"](0, {}), (same, same), Options(num_tasks=8))
+    assert {check.outcome for check in checks} == {Outcome.PASSED}

@@ -161,3 +161,19 @@ def test_w16_what_a_constant_would_score_is_told() -> None:
     assert constant_forgery(alike)[0].passes
     spread = states(32, 256)
     assert not constant_forgery(spread)[0].passes
+
+
+@given(st.integers(1, 128), st.integers(0, 2**32), st.floats(0, 1))
+def test_figures_are_the_plain_mean_and_median_of_what_agrees(count: int, seed: int, share: float) -> None:
+    generator = np.random.default_rng(seed)
+    bits = generator.integers(0, 0x7F80, (1, count))
+    found = np.where(generator.random((1, count)) < share, bits ^ generator.integers(0, 0x80, (1, count)), bits + 0x80)
+    (figures,) = toploc._compared(found, bits)
+    pairs = zip(found[0].tolist(), bits[0].tolist(), strict=True)
+    agreeing = [abs((one & 0x7F) - (other & 0x7F)) for one, other in pairs if one >> 7 == other >> 7]
+    assert figures.exponent_mismatches == count - len(agreeing)
+    if agreeing:
+        assert figures.mean_mantissa == pytest.approx(np.mean(agreeing))
+        assert figures.median_mantissa == np.median(agreeing)
+    else:
+        assert figures.mean_mantissa == figures.median_mantissa == float("inf")

@@ -18,6 +18,9 @@ from torch import Tensor
 
 from farflung.proofs.draws import gumbel_noise
 
+LEAST = -1e4
+"""In place of the logprob of what cannot be drawn: its probability is 0 and its square finite."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Draws:
@@ -64,10 +67,10 @@ def examine(logits_NV: Tensor, keys_N2: Tensor, tokens_N: Tensor) -> Draws:
     claimed = scores.gather(-1, tokens_N1).squeeze(-1)
     margins = scores.amax(dim=-1) - claimed
     p = log_p.exp()
-    log_p.clamp_(min=torch.finfo(log_p.dtype).min / 4)  # 0 * -inf is not 0
+    log_p.clamp_(min=LEAST)  # 0 * -inf is not 0
     weighted = p.mul_(log_p)
     entropies = -weighted.sum(dim=-1)
-    second = weighted.mul_(log_p.clamp_(min=-1e4)).sum(dim=-1)
+    second = weighted.mul_(log_p).sum(dim=-1)
     return Draws(
         margins=margins.cpu(),
         logprobs=logprobs.cpu(),

@@ -13,7 +13,6 @@ section 5. Pure; it does not know models, files or thresholds.
 """
 
 import hashlib
-import math
 
 import numpy as np
 import torch
@@ -30,6 +29,7 @@ SCALE = 32.0
 """int8 steps of one standard deviation: clipped beyond 3.97 of them, and rounding costs 0.009 of one."""
 LARGEST = 127
 
+_SIGNS_OF_BYTE = torch.tensor([[1.0 - 2.0 * (byte >> bit & 1) for bit in range(8)] for byte in range(256)])
 _PERSON = b"farflung/skch/1"
 
 
@@ -46,10 +46,8 @@ def chunk_keys(draw_seed: bytes, group: int, sample: int, num: int) -> NDArray[n
 
 def signs(keys_C2: Tensor, width: int) -> Tensor:
     """float32 [C, D, 8] of +1 and -1: eight bits of one counter-based word per chunk and dimension."""
-    words_CD1 = noise_bits(keys_C2, width).unsqueeze(-1)
-    shifts = torch.arange(NUM_SKETCHES, dtype=torch.int32, device=keys_C2.device)
-    bits_CD8 = torch.bitwise_right_shift(words_CD1, shifts).bitwise_and_(1)
-    return bits_CD8.to(torch.float32).mul_(-2).add_(1)
+    bytes_CD = noise_bits(keys_C2, width).bitwise_and_(255)
+    return torch.nn.functional.embedding(bytes_CD, _SIGNS_OF_BYTE.to(keys_C2.device))
 
 
 def sketch(hidden_TD: Tensor, keys_C2: Tensor) -> Tensor:
@@ -59,12 +57,21 @@ def sketch(hidden_TD: Tensor, keys_C2: Tensor) -> Tensor:
         hidden_TD: post-final-norm states that predicted each token, any float dtype.
     """
     num_tokens, width = hidden_TD.shape
-    rows_TD = _normalised(hidden_TD.float())
-    padding = len(keys_C2) * CHUNK_TOKENS - num_tokens
-    chunks_C32D = torch.nn.functional.pad(rows_TD, (0, 0, 0, padding)).view(len(keys_C2), CHUNK_TOKENS, width)
-    values = torch.bmm(chunks_C32D, signs(keys_C2, width)).mul_(SCALE / math.sqrt(width))
-    steps = values.round_().clamp_(-LARGEST, LARGEST).to(torch.int8)
-    return steps.view(-1, NUM_SKETCHES)[:num_tokens]
+    rows_TD = hidden_TD.float()
+    signs_CD8 = signs(keys_C2, width)
+    whole = num_tokens // CHUNK_TOKENS
+    parts = (
+        [torch.bmm(rows_TD[: whole * CHUNK_TOKENS].view(whole, CHUNK_TOKENS, width), signs_CD8[:whole])]
+        if whole
+        else []
+    )
+    if whole < len(keys_C2):
+        parts.append((rows_TD[whole * CHUNK_TOKENS :] @ signs_CD8[whole]).unsqueeze(0))
+    sums_T8 = torch.cat([part.reshape(-1, NUM_SKETCHES) for part in parts])
+    # Scaled afterwards, which is a pass over eight columns and not over all of them.
+    norms_T1 = torch.linalg.vector_norm(rows_TD, dim=-1, keepdim=True)
+    values_T8 = torch.where(torch.isfinite(norms_T1) & (norms_T1 > 0), sums_T8 * (SCALE / norms_T1), 0.0)
+    return values_T8.round_().clamp_(-LARGEST, LARGEST).to(torch.int8)
 
 
 def build(hidden_TD: Tensor, draw_seed: bytes, group: int, sample: int) -> bytes:
@@ -87,10 +94,3 @@ def distances(proof: bytes, own_T8: Tensor) -> NDArray[np.float32]:
     sizes = np.diff([*starts, len(squares)])
     result: NDArray[np.float32] = np.sqrt(np.add.reduceat(squares, starts) / sizes).astype(np.float32)
     return result
-
-
-def _normalised(rows_TD: Tensor) -> Tensor:
-    """Rows of norm sqrt(D); zeros for what has no direction."""
-    norms_T1 = rows_TD.norm(dim=-1, keepdim=True)
-    scaled_TD = rows_TD * (math.sqrt(rows_TD.shape[-1]) / norms_T1)
-    return torch.where(torch.isfinite(norms_T1) & (norms_T1 > 0), scaled_TD, 0.0)

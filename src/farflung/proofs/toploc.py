@@ -33,6 +33,10 @@ LEAST_MODULUS = 1 << 15
 """Exclusive: the reference's search gives up there."""
 MAX_EXPONENT_MISMATCHES, MAX_MEAN_MANTISSA, MAX_MEDIAN_MANTISSA = 38, 10.0, 8.0
 """The published thresholds; a chunk fails above any of them."""
+NOT_FINITE = 0x7F80
+"""Bits of infinity without its sign; NaNs are above."""
+BLOCK = 16
+"""Terms of a polynomial that are summed at once."""
 BAD_PROOF = "bad_proof"
 
 Field = NDArray[np.float64]
@@ -129,16 +133,18 @@ def decode(proof: bytes, num: int) -> tuple[NDArray[np.int64], Field]:
 def _top_values(hidden_TD: Tensor) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """(indices [C, K], bits [C, K]) of the largest values: of the whole chunks, then of a shorter last one."""
     states_TD = hidden_TD.to(torch.bfloat16)
-    if not torch.isfinite(states_TD).all():
-        raise ValueError("a state is not finite: nothing can be committed to")
     whole = len(states_TD) // CHUNK_TOKENS * CHUNK_TOKENS
     parts: Sequence[Tensor] = (states_TD[:whole].reshape(-1, CHUNK_TOKENS * states_TD.shape[1]), states_TD[whole:])
     found = []
     for part in (parts[0], parts[1].reshape(1, -1)):
         if part.numel():
             count = min(TOP_VALUES, part.shape[1])
-            positions = part.abs().topk(count, dim=1).indices
-            bits = part.view(torch.int16).gather(1, positions).to(torch.int64).bitwise_and_(0xFFFF)
+            words = part.view(torch.int16)
+            # Sizes of finite bfloat16 are ordered as their bits are; integers are compared faster, with the same ties.
+            sizes, positions = words.bitwise_and(0x7FFF).topk(count, dim=1)
+            if int(sizes[:, 0].max()) >= NOT_FINITE:
+                raise ValueError("a state is not finite: nothing can be committed to")
+            bits = words.gather(1, positions).to(torch.int64).bitwise_and_(0xFFFF)
             found.append((positions.cpu().numpy(), bits.cpu().numpy()))
     return found
 
@@ -189,23 +195,31 @@ def _interpolate(points_CK: Field, values_CK: Field) -> Field:
         _folded(product[: degree + 2])
     quotients = np.empty((count, num, count))  # coefficient, chunk, i
     quotients[count - 1] = 1
-    at_root = np.ones_like(points_CK)
     for power in range(count - 1, 0, -1):
         quotients[power - 1] = _folded(points_CK * quotients[power] + product[power][:, None])
-        at_root *= points_CK
-        at_root += quotients[power - 1]
-        _folded(at_root)
-    weights = _reduced(values_CK * _INVERSES[_reduced(at_root).astype(np.int64)])
+    derivative_CK = _reduced(product[1:].T * np.arange(1, count + 1))
+    at_root = _evaluate(points_CK, derivative_CK)  # Q_i(x_i) = P'(x_i)
+    weights = _reduced(values_CK * _INVERSES[at_root.astype(np.int64)])
     # Sums of 128 products of at most 2**34: exact.
     return _reduced(np.matmul(quotients.transpose(1, 0, 2), weights[:, :, None])[:, :, 0])
 
 
 def _evaluate(points_CK: Field, coefficients_CP: Field) -> Field:
-    """The polynomials at the points, by Horner's rule."""
-    values = np.zeros_like(points_CK)
-    for power in range(coefficients_CP.shape[1] - 1, -1, -1):
-        values *= points_CK
-        values += coefficients_CP[:, power : power + 1]
+    """The polynomials at the points: 16 powers, blocks of 16 terms as one product of matrices, Horner over blocks."""
+    num, degree = coefficients_CP.shape
+    num_blocks = -(-degree // BLOCK)
+    powers = np.empty((num, BLOCK, points_CK.shape[1]))
+    powers[:, 0] = 1
+    for power in range(1, BLOCK):
+        powers[:, power] = _reduced(powers[:, power - 1] * points_CK)
+    blocks = np.zeros((num, num_blocks * BLOCK))
+    blocks[:, :degree] = coefficients_CP
+    sums = _folded(np.matmul(blocks.reshape(num, num_blocks, BLOCK), powers))  # sums of 16 products: exact
+    stride = _reduced(powers[:, -1] * points_CK)
+    values = sums[:, -1].copy()
+    for block in range(num_blocks - 2, -1, -1):
+        values *= stride
+        values += sums[:, block]
         _folded(values)
     return _reduced(values)
 
@@ -213,17 +227,20 @@ def _evaluate(points_CK: Field, coefficients_CP: Field) -> Field:
 def _compared(found_CK: NDArray[np.int64], bits_CK: NDArray[np.int64]) -> list[ChunkFigures]:
     agrees_CK = found_CK >> 7 == bits_CK >> 7
     errors_CK = np.abs((found_CK & 0x7F) - (bits_CK & 0x7F))
-    figures = []
-    for agrees, errors in zip(agrees_CK, errors_CK, strict=True):
-        matching = errors[agrees]
-        figures.append(
-            ChunkFigures(
-                exponent_mismatches=int((~agrees).sum()),
-                mean_mantissa=float(matching.mean()) if len(matching) else float("inf"),
-                median_mantissa=float(np.median(matching)) if len(matching) else float("inf"),
-            )
+    counts = agrees_CK.sum(axis=1)
+    ordered = np.sort(np.where(agrees_CK, errors_CK, 0x80), axis=1)  # those that do not agree last
+    sums = np.where(agrees_CK, errors_CK, 0).sum(axis=1)
+    rows = np.arange(len(counts))
+    upper = np.minimum(counts // 2, bits_CK.shape[1] - 1)
+    middles = (ordered[rows, np.maximum(counts - 1, 0) // 2] + ordered[rows, upper]) / 2
+    return [
+        ChunkFigures(
+            exponent_mismatches=bits_CK.shape[1] - int(count),
+            mean_mantissa=total / count if count else float("inf"),
+            median_mantissa=float(middle) if count else float("inf"),
         )
-    return figures
+        for count, total, middle in zip(counts.tolist(), sums.tolist(), middles.tolist(), strict=True)
+    ]
 
 
 def _inverses() -> Field:

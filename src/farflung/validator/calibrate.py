@@ -8,6 +8,7 @@ other kernels and devices are another calibration. Does not know pools or files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -104,7 +105,8 @@ class Bench:
         few = self._sampled(self.config, self.state, max_batch_rows=3)
         yield self._spread("in small batches", self._rows(few), is_honest=True)
         with rounding_to_bfloat16(self._verifier):
-            yield self._spread("with bfloat16 activations", self._rows(own), is_honest=True)
+            rounded = self._spread("with bfloat16 activations", self._rows(own), is_honest=True)
+        yield rounded
         for name, impostor in IMPOSTORS.items():
             config, state = impostor(self.config, self.state)
             yield self._spread(name, self._rows(self._sampled(config, state)), cheats_at=COMPUTATION)
@@ -115,9 +117,14 @@ class Bench:
             made = self._sampled(self.config, self.state, params=cooler)
             yield self._spread(f"temperature x {factor}", self._rows(made), cheats_at=DRAWING)
 
-    def sample(self) -> list[Rollout]:
+    def sample(self, *, max_batch_rows: int = 64) -> list[Rollout]:
         """Honest work, as a worker hands it in."""
-        return self._rows(self._sampled(self.config, self.state))
+        return self._rows(self._sampled(self.config, self.state, max_batch_rows=max_batch_rows))
+
+    def examined(self, rows: Sequence[Rollout], *, rounded: bool = False) -> list[tuple[RolloutFigures, ...]]:
+        """Figures of each submission; beside bfloat16 activations if `rounded`."""
+        with rounding_to_bfloat16(self._verifier) if rounded else nullcontext():
+            return list(self._spread("", rows).submissions)
 
     def _decoder(self, config: AnyConfig, state: State) -> AnyDecoder:
         decoder = build_decoder(config).requires_grad_(False)

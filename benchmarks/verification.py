@@ -3,8 +3,8 @@
     FARFLUNG_BENCH_TINY=MODEL python -m benchmarks.verification tiny [NUM_SUBMISSIONS]
     FARFLUNG_BENCH_SMOLLM2=MODEL python -m benchmarks.verification smollm2 [NUM_SUBMISSIONS]
 
-The first MODEL is a folder of a policy for sort-digits, such as `runs/demo/model`. Every submission is 8 rollouts of one
-prompt, sampled by the engine and examined by a verifier's prefill as in a pool. Cheats are the impostors of `farflung
+The first MODEL is a folder of a policy for sort-digits, such as `runs/demo/model`. Every submission is 8 rollouts of
+one prompt, sampled by the engine and examined by a verifier's prefill as in a pool. Cheats are the impostors of `farflung
 calibrate`. Two sets of thresholds: the shipped ones, for honest work whose verifier may round activations to bfloat16
 (every eighth block of honest work is examined so), and those of a pool whose machines all compute in float32.
 """
@@ -50,14 +50,12 @@ def _params(loaded: LoadedModel, max_tokens: int) -> SamplingParams:
 def tiny(num_submissions: int = 30_000) -> None:
     loaded = load_folder(Path(os.environ["FARFLUNG_BENCH_TINY"]))
     tokenizer, environment = Tokenizer.from_files(loaded.tokenizer_files), load_environment("sort-digits", 0, {})
-    size = 250
+    size, params = 250, _params(loaded, 8)
 
     def block(number: int) -> Bench:
         tasks = [environment.task("train", index) for index in range(number * size, (number + 1) * size)]
         prompts = [tokenizer.encode_chat(task.messages) for task in tasks]
-        return Bench(
-            config=loaded.config, state=loaded.state, prompts=prompts, params=_params(loaded, 8), num_samples=8
-        )
+        return Bench(config=loaded.config, state=loaded.state, prompts=prompts, params=params, num_samples=8)
 
     _honest("tiny", block, -(-num_submissions // size))
     _cheats("tiny", block(1000))
@@ -66,14 +64,12 @@ def tiny(num_submissions: int = 30_000) -> None:
 def smollm2(num_submissions: int = 32) -> None:
     loaded = load_folder(Path(os.environ["FARFLUNG_BENCH_SMOLLM2"]))
     tokenizer = Tokenizer.from_files(loaded.tokenizer_files)
-    size = 4
+    size, params = 4, _params(loaded, 64)
 
     def block(number: int) -> Bench:
         asked = [f"{PROMPTS[(size * number + at) % len(PROMPTS)]} ({number})" for at in range(size)]
         prompts = [tokenizer.encode_chat([Message(role="user", content=text)]) for text in asked]
-        return Bench(
-            config=loaded.config, state=loaded.state, prompts=prompts, params=_params(loaded, 64), num_samples=8
-        )
+        return Bench(config=loaded.config, state=loaded.state, prompts=prompts, params=params, num_samples=8)
 
     _honest("smollm2", block, -(-num_submissions // size))
     _cheats("smollm2", block(1000))

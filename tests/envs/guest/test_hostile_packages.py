@@ -203,6 +203,15 @@ def test_forged_frames_end_the_child_and_are_no_answer(tmp_path: Path, forged: b
         guest(tmp_path / "package", code)
 
 
+def test_a_grade_under_another_id_is_no_answer(tmp_path: Path) -> None:
+    forged = b'{"id": 1, "value": {"reward": 9.0}}'
+    code = "\nimport os, struct\n\n\ndef reward(task, completion):\n"
+    code += f"    os.write(3, struct.pack('>I', {len(forged)}) + {forged!r})\n    return 0.0\n"
+    env = guest(tmp_path / "package", code)
+    with pytest.raises(OurFault, match="an answer to question 1 where"):
+        env.grade(env.task("train", 0), "x")
+
+
 def test_frames_that_are_never_finished_do_not_hang_the_host(tmp_path: Path) -> None:
     code = (
         "\nimport os, time\n\n\ndef reward(task, completion):\n    os.write(3, b'\\0\\0\\1\\0xx')\n    time.sleep(60)\n"

@@ -180,6 +180,8 @@ def test_installing_runs_nothing_of_a_package(tmp_path: Path, capsys: pytest.Cap
         (("show", "sort-digits", "--env.num_digit", "3"), "did you mean num_digits"),
         (("show", "sort-digits", "--trainer.x", "3"), "--env.KEY VALUE"),
         (("list", "--env.x", "3"), "takes no settings"),
+        (("try", "sort-digits", "--trust"), "are for project folders"),
+        (("test", "sort-digits", "--entry", "x"), "are for project folders"),
         (("show", "./count-sheep", "--entry", "other"), "has no environment other: it has count-sheep"),
     ],
 )

@@ -30,7 +30,9 @@ def run_test(arguments: Namespace, settings: list[str]) -> int:
             with opened_package(package, seed=arguments.seed, args=args, entry=name, trust=arguments.trust) as target:
                 found[name] = checks_of(target, options)
     else:
-        with opened(arguments.target, seed=arguments.seed, args=args, entry=None, trust=False) as target:
+        with opened(
+            arguments.target, seed=arguments.seed, args=args, entry=arguments.entry, trust=arguments.trust
+        ) as target:
             found[arguments.target] = checks_of(target, options)
     if arguments.json:
         told = {name: [asdict(check) for check in checks] for name, checks in found.items()}

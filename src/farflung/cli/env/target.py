@@ -57,6 +57,8 @@ def is_folder(word: str) -> bool:
 def opened(word: str, *, seed: int, args: Mapping[str, EnvArg], entry: str | None, trust: bool) -> Iterator[Target]:
     """The environment, for as long as the block runs. Raises `UserError`, `OurFault`."""
     if not is_folder(word):
+        if entry is not None or trust:
+            raise UserError(f"--entry and --trust are for project folders, and {word} is a name")
         target = _by_name(word, seed, args)
         try:
             yield target

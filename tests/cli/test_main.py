@@ -28,6 +28,7 @@ COMMANDS = [
     "model",
     "eval",
     "env",
+    "data",
     "serve",
     "relay",
     "chat",

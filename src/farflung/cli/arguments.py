@@ -88,6 +88,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
     _add_status(commands)
     _add_audit(commands)
     _add_verify(commands)
+    _add_data(commands)
     _add_calibrate(commands)
     _add_plot(commands)
     _add_forward(commands)
@@ -161,6 +162,34 @@ def _add_calibrate(commands: Commands) -> None:
     calibrate.add_argument("--max-tokens", type=int, default=64, help="of a completion (default 64)")
     calibrate.add_argument("--temperature", type=float, default=1.0, help="of the pool (default 1)")
     calibrate.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
+
+
+def _add_data(commands: Commands) -> None:
+    epilog = help_texts.DATA_EPILOG
+    data = _command(commands, "data", "tasks from published data sets", help_texts.DATA, epilog)
+    actions = data.add_subparsers(title="actions", dest="action", metavar="ACTION", required=True, parser_class=Parser)
+    take = _command(actions, "import", "rows of a published schema as tasks", help_texts.DATA_IMPORT, epilog)
+    take.add_argument("format", metavar="FORMAT", choices=("auto", *help_texts.DATA_FORMATS), help="schema, or auto")
+    take.add_argument("files", metavar="FILE", nargs="+", help=".jsonl, .json or .parquet, or folders of them")
+    take.add_argument("--licence", default="unknown", help="of the source, for the record")
+    choose = _command(actions, "filter", "tasks that a model solves sometimes", help_texts.DATA_FILTER, epilog)
+    choose.add_argument("dataset", metavar="DATASET", help="folder of farflung data import")
+    choose.add_argument("--model", required=True, metavar="DIR", help="folder of the model that is asked")
+    choose.add_argument("--samples", type=int, default=8, help="completions per task (default 8)")
+    choose.add_argument("--keep", default="0.125:0.5", metavar="LOW:HIGH", help="share right (default 0.125:0.5)")
+    choose.add_argument("--max-tokens", type=int, default=256, help="longest completion (default 256)")
+    choose.add_argument("--temperature", type=float, default=1.0, help="of the draws (default 1)")
+    choose.add_argument("--work", metavar="DIR", help="where samples are kept (default OUT-samples)")
+    clean = _command(actions, "decontaminate", "leave out what tests have", help_texts.DATA_DECONTAMINATE, epilog)
+    clean.add_argument("dataset", metavar="DATASET", help="folder of farflung data import")
+    clean.add_argument("--against", metavar="PATH", action="append", default=[], help="one more test set; repeatable")
+    clean.add_argument("--words", type=int, default=13, help="words in a row that count (default 13)")
+    show = _command(actions, "show", "what is in a data set", help_texts.DATA_SHOW, epilog)
+    show.add_argument("dataset", metavar="DATASET", help="folder of farflung data import")
+    for action in (take, choose, clean):
+        action.add_argument("--out", required=True, metavar="DIR", help="new folder")
+    for action in (take, clean, show):
+        action.add_argument("--json", action="store_true", help="for programs")
 
 
 def _add_plot(commands: Commands) -> None:

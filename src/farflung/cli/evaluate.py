@@ -4,6 +4,7 @@ import hashlib
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from farflung.envs.episode import num_agents_of
 from farflung.envs.graders.registry import require_ready
 from farflung.envs.registry import load_environment
 from farflung.errors import UserError
-from farflung.evaluation.records import SampleFile
+from farflung.evaluation.records import SampleFile, SampleRow
 from farflung.model.description import model_name
 from farflung.wire.pool import EnvArg
 
@@ -51,19 +52,27 @@ def run_eval(arguments: Namespace, settings: list[str]) -> int:
     require_ready(graders_of(environment))
     path = Path(arguments.model)
     out = Path(arguments.out) if arguments.out else Path("evals", _name(path, config, env_args))
-    rows_per_task = config.samples * num_agents_of(environment)
-    file = SampleFile(out / "samples.jsonl", _header(path, config, env_args), rows_per_task)
-    num_skipped = _sample(path, config, environment, file)
+    rows, num_skipped = sample_into(out, path, config, environment, env_args)
     report = Report(env=config.env, split=config.split, num_samples=config.samples, ks=_ks(config))
-    result = report.result(file.rows, num_skipped)
+    result = report.result(rows, num_skipped)
     (out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     if arguments.json:
         sys.stdout.write(json.dumps(result) + "\n")
     else:
-        for table in report.tables(file.rows, num_skipped):
+        for table in report.tables(rows, num_skipped):
             Console(file=sys.stdout).print(table)
         sys.stdout.write(f"every sample: {out / 'samples.jsonl'}\n")
     return 0
+
+
+def sample_into(
+    out: Path, model: Path, config: EvalConfig, environment: Environment, env_args: Mapping[str, EnvArg]
+) -> tuple[list[SampleRow], int]:
+    """(samples of a folder, those that were there and what was missing; tasks whose prompt is too long)."""
+    rows_per_task = config.samples * num_agents_of(environment)
+    file = SampleFile(out / "samples.jsonl", _header(model, config, env_args), rows_per_task)
+    num_skipped = _sample(model, config, environment, file)
+    return file.rows, num_skipped
 
 
 def _config(arguments: Namespace) -> EvalConfig:
@@ -92,7 +101,7 @@ def _options(config: EvalConfig, without: set[str]) -> dict[str, Any]:
     return config.model_dump(exclude=without if config.adapter else {*without, "adapter"})
 
 
-def _header(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> dict[str, Any]:
+def _header(path: Path, config: EvalConfig, env_args: Mapping[str, EnvArg]) -> dict[str, Any]:
     """What fixes the samples. The weights by their size and time, since hashing gigabytes would cost minutes."""
     folders = [path, Path(config.adapter)] if config.adapter else [path]
     weights = [file for folder in folders for file in sorted(folder.glob("*.safetensors"))]

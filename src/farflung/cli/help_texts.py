@@ -128,6 +128,30 @@ examples:
   farflung audit runs/demo
   farflung audit http://10.0.0.7:7400 --json"""
 
+DATA_FORMATS = ("gsm8k", "math", "mbpp", "humaneval", "synthetic-1", "synthetic-2", "intellect-2")
+DATA = """\
+Tasks from published data sets, in files that are here: read, counted, graded by
+named graders, filtered by how often a model solves them. The result is a folder
+for the environment `dataset`."""
+DATA_EPILOG = """\
+examples:
+  farflung data import auto train.parquet --out tasks/raw
+  farflung data decontaminate tasks/raw --out tasks/clean
+  farflung data filter tasks/clean --model models/smollm2 --out tasks/kept
+  farflung eval models/smollm2 --env dataset --env.path=tasks/kept"""
+DATA_IMPORT = """\
+Read rows of a published schema and write the tasks that can be graded safely.
+What is left out is counted by reason: other task types, tests that cannot be
+read, rows without a reference, ids that come twice."""
+DATA_FILTER = """\
+Sample each task several times and keep those that are solved sometimes. The
+default is INTELLECT-2's: right in 12.5 % to 50 % of 8 samples. Interrupted, the
+same command goes on; solve rates and a picture lie beside the samples."""
+DATA_DECONTAMINATE = """\
+Leave out every task that shares a run of words with a test set: the bundled
+ones (GSM8K-100, HumanEval) and those that --against names."""
+DATA_SHOW = "Counts, graders, what was left out, and the first tasks of a data set."
+
 VERIFY = """\
 Compute a rollout file again and say what each check measured beside its
 threshold: the states that predicted its tokens, whether the tokens were drawn

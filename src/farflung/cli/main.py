@@ -49,6 +49,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.calibrate import run_calibrate
 
             return run_calibrate(arguments)
+        case "data":
+            from farflung.cli.data.command import run_data
+
+            return run_data(arguments)
         case "sft":
             from farflung.cli.sft import run_sft_command
 

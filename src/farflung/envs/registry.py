@@ -4,6 +4,7 @@
                                    countdown, latin-square, grid-walk, find-formula, trading
     of several turns               take-away (self-play), guess-letter
     mixture                        several of the others, each with its share of the tasks (`envs.mixture`)
+    budgeted:<environment>         any of the others with thinking budgets (`envs.budgeted`)
     gsm8k-100, humaneval           published test sets, for evaluation alone (`envs.bundled`)
     reasoning-gym:<data set>       any data set of that library that can be graded safely (`envs.reasoning_gym`)
     reasoning-gym:<category>/all   all of a category (`envs.reasoning_gym_suite`)
@@ -23,7 +24,10 @@ from importlib.metadata import EntryPoint, entry_points
 from farflung.envs import reasoning_gym
 from farflung.envs.arithmetic import Arithmetic
 from farflung.envs.base import Environment, EnvironmentFactory, graders_of
+from farflung.envs.budgeted import PREFIX as BUDGETED
+from farflung.envs.budgeted import Budgeted
 from farflung.envs.countdown import Countdown
+from farflung.envs.dataset import Dataset
 from farflung.envs.episode import num_agents_of
 from farflung.envs.find_formula import FindFormula
 from farflung.envs.graders.registry import require_ready
@@ -57,6 +61,7 @@ BUILT_IN: Mapping[str, EnvironmentFactory] = {
     Arithmetic.name: Arithmetic,
     ReverseText.name: ReverseText,
     Countdown.name: Countdown,
+    Dataset.name: Dataset,
     FindFormula.name: FindFormula,
     GridWalk.name: GridWalk,
     LatinSquare.name: LatinSquare,
@@ -79,6 +84,8 @@ def load_environment(name: str, seed: int, args: Mapping[str, EnvArg]) -> Enviro
         return BUILT_IN[name](seed, args)
     if name == Mixture.name:
         return Mixture(seed, args, load_environment)
+    if name.startswith(BUDGETED):
+        return Budgeted(name.removeprefix(BUDGETED), seed, args, load_environment)
     if name.startswith(reasoning_gym.PREFIX) and name.endswith(SUFFIX):
         category = name.removeprefix(reasoning_gym.PREFIX).removesuffix(SUFFIX)
         return ReasoningGymSuite(category, seed, args, load_environment)
@@ -135,7 +142,7 @@ def names_taken() -> list[str]:
 
 def package_digest_of(name: str) -> str:
     """Digest of the installed package that an environment is from; "" for one that is built in or of `pip install`."""
-    home = home_folder()
+    home, name = home_folder(), name.removeprefix(BUDGETED)
     if home is None or name in (*BUILT_IN, Mixture.name) or name in entry_point_names():
         return ""
     package = home.find(name)

@@ -28,7 +28,7 @@ def canary_environment(
     if config.warm_start.max_steps and config.warm_start.target_accuracy < 1:
         raise UserError(
             f"trainer.evaluation.environment is {section.environment} and trainer.warm_start.target_accuracy is "
-            f"{config.warm_start.target_accuracy}: a warm start ends by the accuracy on the pool's own tasks; leave the "
+            f"{config.warm_start.target_accuracy}: a warm start ends by the accuracy on the pool's tasks; leave the "
             "environment out, or set the accuracy to 1, so that all trainer.warm_start.max_steps are taken"
         )
     environment = load_environment(section.environment, pool.environment.seed, section.environment_args)

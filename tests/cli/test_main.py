@@ -29,6 +29,7 @@ COMMANDS = [
     "eval",
     "env",
     "data",
+    "rollouts",
     "serve",
     "relay",
     "chat",

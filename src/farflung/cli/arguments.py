@@ -89,6 +89,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
     _add_audit(commands)
     _add_verify(commands)
     _add_data(commands)
+    _add_rollouts(commands)
     _add_calibrate(commands)
     _add_plot(commands)
     _add_forward(commands)
@@ -190,6 +191,21 @@ def _add_data(commands: Commands) -> None:
         action.add_argument("--out", required=True, metavar="DIR", help="new folder")
     for action in (take, clean, show):
         action.add_argument("--json", action="store_true", help="for programs")
+
+
+def _add_rollouts(commands: Commands) -> None:
+    epilog = help_texts.ROLLOUTS_EPILOG
+    rollouts = _command(commands, "rollouts", "accepted rollouts for others", help_texts.ROLLOUTS, epilog)
+    actions = rollouts.add_subparsers(
+        title="actions", dest="action", metavar="ACTION", required=True, parser_class=Parser
+    )
+    publish = _command(actions, "publish", "a data set with a card", help_texts.ROLLOUTS_PUBLISH, epilog)
+    publish.add_argument("--licence", default="apache-2.0", help="for the card (default apache-2.0)")
+    export = _command(actions, "export", "another system's schema", help_texts.ROLLOUTS_EXPORT, epilog)
+    export.add_argument("--schema", choices=("prime-rl",), default="prime-rl", help="(default prime-rl)")
+    for action in (publish, export):
+        action.add_argument("run", metavar="RUN", help="folder of a run that is not running")
+        action.add_argument("--out", required=True, metavar="DIR", help="new folder")
 
 
 def _add_plot(commands: Commands) -> None:

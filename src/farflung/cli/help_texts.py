@@ -152,6 +152,20 @@ Leave out every task that shares a run of words with a test set: the bundled
 ones (GSM8K-100, HumanEval) and those that --against names."""
 DATA_SHOW = "Counts, graders, what was left out, and the first tasks of a data set."
 
+ROLLOUTS = """\
+What a run sampled and validators accepted, as data for others: a data set with
+a card, or a file in another system's schema. Rewards are the validators'."""
+ROLLOUTS_EPILOG = """\
+examples:
+  farflung rollouts publish runs/demo --out traces --licence mit
+  farflung sft runs/demo/model traces/sft.jsonl --out sft/again
+  farflung rollouts export runs/demo --schema prime-rl --out prime"""
+ROLLOUTS_PUBLISH = """\
+Write traces as Parquet shards, the right ones as chats that `farflung sft`
+reads, and a card with counts and columns."""
+ROLLOUTS_EXPORT = """\
+Write one Parquet file with INTELLECT-2's rollout columns, in their order."""
+
 VERIFY = """\
 Compute a rollout file again and say what each check measured beside its
 threshold: the states that predicted its tokens, whether the tokens were drawn

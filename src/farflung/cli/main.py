@@ -53,6 +53,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.data.command import run_data
 
             return run_data(arguments)
+        case "rollouts":
+            from farflung.cli.rollouts import run_rollouts
+
+            return run_rollouts(arguments)
         case "sft":
             from farflung.cli.sft import run_sft_command
 

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from farflung.coordinator.config import CoordinatorConfig, PoolConfig
+from farflung.errors import UserError
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.pool import EnvironmentSpec
 
@@ -43,7 +44,7 @@ def test_the_pool_spec_repeats_the_rules() -> None:
     assert (spec.environment, spec.tokenizer_digest) == (environment, sha256_hex(b"t"))
     assert spec.max_outstanding_groups == 160
     assert spec.deterministic_seed is None
-    built = {"max_outstanding_groups", "deterministic"}
+    built = {"max_outstanding_groups", "deterministic", "proof_rules"}
     same = {name: value for name, value in config.model_dump().items() if name not in built}
     assert {name: getattr(spec, name) for name in same} == same
 
@@ -69,3 +70,18 @@ def test_every_setting_is_described() -> None:
 def test_a_node_cannot_be_forgotten_before_it_is_dead() -> None:
     with pytest.raises(ValidationError, match="must not be shorter"):
         CoordinatorConfig(silent_after_s=20, forget_after_s=10)
+
+
+def test_classes_of_budgets_are_those_of_the_environment() -> None:
+    offered = EnvironmentSpec(name="mod-sum", num_tasks=10, target_lengths=(3, 4, 5))
+    digests = {"tokenizer_digest": sha256_hex(b"t"), "model_config_digest": sha256_hex(b"m")}
+    config = PoolConfig(capability_classes={"slow": (4, 3), "fast": (5,)})
+    assert config.build(environment=offered, **digests).capability_classes == {"slow": (3, 4), "fast": (5,)}
+    plain = EnvironmentSpec(name="sort-digits", num_tasks=10)
+    with pytest.raises(UserError, match="leave the classes out"):
+        config.build(environment=plain, **digests)
+    for wrong, words in (((3, 7), "target length 7"), ((), "no target length")):
+        with pytest.raises(UserError, match=words):
+            PoolConfig(capability_classes={"slow": wrong}).build(environment=offered, **digests)
+    with pytest.raises(ValidationError, match="leases do not depend on who asks"):
+        PoolConfig(capability_classes={"slow": (3,)}, deterministic=True)

@@ -67,6 +67,7 @@ POOL = PoolSpec(
     lease_s=60.5,
     max_attempts=3,
     max_file_bytes=1 << 24,
+    capability_classes={"slow": (32,), "fast": (32, 64)},
 )
 LEASE_REQUEST = LeaseRequest(node="worker-1", policy_version=7, policy_digest=digest("policy"), capability_class="slow")
 LEASE = Lease(

@@ -42,6 +42,11 @@ class PoolConfig(Config):
     max_abs_reward: float = Field(
         1000.0, gt=0, le=1e6, description="Largest size of a reward; a larger one counts as not graded."
     )
+    capability_classes: dict[str, tuple[int, ...]] = Field(
+        {},
+        description="Thinking budgets of slower machines: class -> some of the environment's, e.g. {slow = [512]}; "
+        "other classes get all.",
+    )
     proof_rules: str = Field(
         "", description="Thresholds of a proven pool: a file of `farflung calibrate`; empty = the shipped ones."
     )
@@ -76,6 +81,15 @@ class PoolConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _classes_need_leases_by_node(self) -> "PoolConfig":
+        if self.deterministic and self.capability_classes:
+            raise ValueError(
+                "capability_classes are set and deterministic is true: there, leases do not depend on who asks; leave "
+                "one of them out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _file_holds_a_slot(self) -> "PoolConfig":
         self._require_room(num_agents=1)
         return self
@@ -94,6 +108,19 @@ class PoolConfig(Config):
                 f"max_file_bytes is {self.max_file_bytes}: {rollouts} rollouts of the longest kind take about "
                 f"{rollouts * row_bytes} bytes; raise max_file_bytes or lower groups_per_slot"
             )
+
+    def _classes_of(self, environment: EnvironmentSpec) -> dict[str, tuple[int, ...]]:
+        """Raises `UserError`: a class has a budget that the environment does not offer, or none."""
+        offered = environment.target_lengths
+        for name, targets in self.capability_classes.items():
+            unknown = sorted(set(targets) - set(offered))
+            if unknown or not targets:
+                wrong = f"the target length {unknown[0]}" if unknown else "no target length"
+                some = f"some of {', '.join(map(str, offered[:16]))}" if offered else "none: leave the classes out"
+                raise UserError(
+                    f"pool.capability_classes.{name} has {wrong}: environment {environment.name} offers {some}"
+                )
+        return {name: tuple(sorted(set(targets))) for name, targets in self.capability_classes.items()}
 
     @property
     def outstanding_groups(self) -> int:
@@ -147,6 +174,7 @@ class PoolConfig(Config):
             max_file_bytes=self.max_file_bytes,
             max_abs_reward=self.max_abs_reward,
             proofs=None if self.trust == "open" else proofs,
+            capability_classes=self._classes_of(environment),
             deterministic_seed=seed if self.deterministic else None,
         )
 

@@ -7,7 +7,7 @@ from farflung.slots.leases import lease_id
 from farflung.slots.permutation import slot_target_lengths
 from farflung.slots.seeds import draw_seed
 from farflung.wire.curriculum import CurriculumPlan
-from farflung.wire.lease import Lease
+from farflung.wire.lease import ANY_CLASS, Lease
 from farflung.wire.pool import PoolSpec
 
 NODE = "local"
@@ -32,9 +32,9 @@ def write_local_lease(
         policy_version=turn.policy_version,
         policy_digest=policy_digest,
         task_indices=tasks_of_slot(secret, slot, rules.groups_per_slot, environment, plan),
-        target_lengths=slot_target_lengths(secret, slot, rules.groups_per_slot, environment.target_lengths),
+        target_lengths=slot_target_lengths(secret, slot, rules.groups_per_slot, rules.target_lengths_of(ANY_CLASS)),
         draw_seed=draw_seed(secret, policy_digest, slot, ANYBODY, 0).hex(),
-        capability_class="any",
+        capability_class=ANY_CLASS,
         issued_at_ms=0,
         expires_at_ms=round(rules.lease_s * 1000),
         curriculum_digest="" if plan is None else plan.digest(),

@@ -45,7 +45,7 @@ def write_lease(
         policy_digest=request.policy_digest,
         task_indices=tasks_of_slot(secret, place, rules.groups_per_slot, environment, plan),
         target_lengths=slot_target_lengths(
-            secret, grant.slot - first_slot, rules.groups_per_slot, environment.target_lengths
+            secret, place, rules.groups_per_slot, rules.target_lengths_of(request.capability_class)
         ),
         draw_seed=draw_seed(secret, request.policy_digest, grant.slot, drawn_by, draw).hex(),
         capability_class=request.capability_class,

@@ -5,6 +5,9 @@ from typing import ClassVar
 from farflung.wire.canonical import Record
 from farflung.wire.invariants import require_counts, require_digests, require_names
 
+ANY_CLASS = "any"
+"""Of a machine that does not say what it can."""
+
 
 class LeaseRequest(Record, frozen=True, kw_only=True):
     DOMAIN: ClassVar[str] = "farflung/lease-request/1"
@@ -14,7 +17,8 @@ class LeaseRequest(Record, frozen=True, kw_only=True):
     policy_version: int
     """The version that the node has loaded; the lease is for this one."""
     policy_digest: str
-    capability_class: str = "any"
+    capability_class: str = ANY_CLASS
+    """Which thinking budgets the lease may ask for (`PoolSpec.capability_classes`)."""
 
     def __post_init__(self) -> None:
         require_names(node=self.node, capability_class=self.capability_class)
@@ -26,7 +30,8 @@ class Lease(Record, frozen=True, kw_only=True):
     """Fixes which tasks a node works on and the randomness that its tokens are drawn with.
 
     The node chooses neither: `task_indices` and `target_lengths` follow from the epoch's secret, the slot and the plan
-    (`slots.curriculum`), `draw_seed` is an HMAC (`slots.seeds`). In open pools nobody checks the signature.
+    (`slots.curriculum`), target lengths also from the node's class; `draw_seed` is an HMAC (`slots.seeds`). In open
+    pools nobody checks the signature.
     """
 
     DOMAIN: ClassVar[str] = "farflung/lease/1"

@@ -16,6 +16,7 @@ EnvArg = str | int | float | bool
 Trust = Literal["open", "proven"]
 """open: a worker is what it says it is. proven: a node is its key and signs all it does, and what it hands in carries
 proofs."""
+MAX_CLASSES = 64
 MAX_STRATA = 64
 MAX_TOTAL_WEIGHT = 10_000
 """Sum of the weights of all strata: the length of the order in which they take turns."""
@@ -46,6 +47,19 @@ def require_strata(strata: tuple[Stratum, ...], num_tasks: int) -> None:
     held = sum(stratum.num_tasks for stratum in strata)
     if held != num_tasks:
         raise ValueError(f"the strata have {held} tasks, the environment {num_tasks}: they must have all of them")
+
+
+def require_classes(classes: dict[str, tuple[int, ...]], offered: tuple[int, ...]) -> None:
+    """Each has some of the offered budgets, rising, so that equal rules are equal bytes."""
+    if len(classes) > MAX_CLASSES:
+        raise ValueError(f"{len(classes)} capability classes: at most {MAX_CLASSES}")
+    for name, targets in classes.items():
+        require_names(capability_class=name)
+        if not targets or list(targets) != sorted(set(targets)) or not set(targets) <= set(offered):
+            raise ValueError(
+                f"capability class {name} has the target lengths {targets[:16]}: it needs at least one of "
+                f"{offered[:16]}, each once and rising"
+            )
 
 
 def require_exact_integers(args: dict[str, EnvArg]) -> None:
@@ -147,12 +161,18 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     """Largest size of a reward or a part of one; a larger one is a fault of the environment and counts as no grade."""
     proofs: ProofRules | None = None
     """What submissions are to carry; None in open pools alone."""
+    capability_classes: dict[str, tuple[int, ...]] = {}
+    """Class -> thinking budgets that leases for it may ask for, some of `environment.target_lengths`."""
     deterministic_seed: int | None = None
     """What all draws follow from in deterministic mode (`slots.deterministic`); None = the normal mode."""
 
     @property
     def is_deterministic(self) -> bool:
         return self.deterministic_seed is not None
+
+    def target_lengths_of(self, capability_class: str) -> tuple[int, ...]:
+        """What a machine of a class may be asked for; classes that the rules do not name may be asked for all."""
+        return self.capability_classes.get(capability_class, self.environment.target_lengths)
 
     @property
     def rollouts_per_group(self) -> int:
@@ -174,6 +194,9 @@ class PoolSpec(Record, frozen=True, kw_only=True):
             if address:
                 require_addresses(**{role: address})
         require_digests(tokenizer_digest=self.tokenizer_digest, model_config_digest=self.model_config_digest)
+        require_classes(self.capability_classes, self.environment.target_lengths)
+        if self.capability_classes and self.is_deterministic:
+            raise ValueError("a deterministic pool has no capability classes: its leases do not depend on who asks")
         require_counts(max_staleness=self.max_staleness, deterministic_seed=self.deterministic_seed or 0)
         require_counts(
             at_least=1,

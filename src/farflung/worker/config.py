@@ -19,7 +19,12 @@ class WorkerConfig(Config):
         pattern=r"^(0x[0-9a-fA-F]{40})?$",
         description="Address of the trainer's key; empty = whoever signed the first version that came.",
     )
-    capability_class: str = Field("any", description="Which leases it can take.")
+    capability_class: str = Field(
+        "any",
+        min_length=1,
+        max_length=64,
+        description="Which thinking budgets it can take: a class of pool.capability_classes, any, or auto: measured.",
+    )
     max_batch_rows: int = Field(256, ge=1, description="Rollouts sampled at once.")
     num_threads: int = Field(1, ge=1, description="Torch threads; several processes beat several threads on few cores.")
     device: str = Field(

@@ -40,6 +40,7 @@ from farflung.wire.rollout import Rollout
 from farflung.wire.rollout_file import write_rollouts
 from farflung.wire.submission import Submission
 from farflung.worker.config import WorkerConfig
+from farflung.worker.pace import Pace
 from farflung.worker.sampler import WEIGHTS, Sampler, Unworkable
 
 logger = logging.getLogger(__name__)
@@ -114,6 +115,7 @@ class Worker:
         self._activity = activity
         self._vitals = vitals
         self._stop = stop
+        self._pace = Pace(pool, config.capability_class)
         self._sampler: Sampler | None = None
         self._sampling_s = 0.0
         trust = ManifestTrust(trainer=config.trainer or pool.trainer, pool_digest=self._pool_digest)
@@ -216,7 +218,7 @@ class Worker:
             node=self._client.node,
             policy_version=sampler.policy_version,
             policy_digest=sampler.policy_digest,
-            capability_class=self._config.capability_class,
+            capability_class=self._pace.capability_class(),
         )
         with self._activity.waiting("lease"):
             lease = await self._patience(lambda: self._client.lease(request, wait_s=self._config.poll_s))
@@ -233,8 +235,10 @@ class Worker:
             if lease.policy_version != sampler.policy_version:
                 await self._load_version(lease.policy_version)
             with self._activity.busy("sampling"):
+                started_s = time.monotonic()
                 slot = await asyncio.to_thread(self._sample, lease, sampler)
                 await self._throttle()
+                self._pace.observe(lease, time.monotonic() - started_s)
             with self._activity.busy("submitting"):
                 await self._hand_in(slot)
         except Refused as refusal:

@@ -41,11 +41,32 @@ def test_the_same_seed_and_words_give_the_same_talk(
 
 
 @pytest.mark.parametrize(
+    ("where", "told", "by_hand"),
+    [("user", " {target}.", "hello 9.\nand you 9.\n"), ("start", "{target}>", "9>hello\nand you\n")],
+)
+def test_a_budget_is_told_as_if_it_were_said(
+    where: str,
+    told: str,
+    by_hand: str,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ["--budget", "9", "--budget-told", told, "--budget-where", where]
+    assert talk(model, "hello\nand you\n", monkeypatch, *options) == 0
+    with_budget = capsys.readouterr().out
+    assert talk(model, by_hand, monkeypatch) == 0
+    assert capsys.readouterr().out == with_budget
+
+
+@pytest.mark.parametrize(
     ("lines", "options", "sentence"),
     [
         ("a" * 600 + "\n", [], "too long"),
         ("hi\n", ["--temperature", "-1"], "--temperature is -1.0"),
         ("hi\n", ["--max-tokens", "0"], "--max-tokens is 0"),
+        ("hi\n", ["--budget", "0"], "--thinking-budget is 0"),
+        ("hi\n", ["--budget-told", "think"], "{target}"),
         ("\u4f60\n", [], "cannot spell"),
     ],
 )

@@ -100,6 +100,14 @@ async def test_a_thinking_budget_is_told_to_the_model(start: Any) -> None:
     assert told["usage"]["prompt_tokens"] > without["usage"]["prompt_tokens"] + 20
 
 
+async def test_a_budget_is_told_in_the_words_of_the_models_training(start: Any) -> None:
+    client = await start(budget_told="{target}>", budget_where="start")
+    _, told = await post(client, CHAT, chat(messages=[{"role": "user", "content": "abc"}], thinking_budget=24))
+    _, by_hand = await post(client, CHAT, chat(messages=[{"role": "user", "content": "24>abc"}]))
+    assert told["choices"] == by_hand["choices"]
+    assert told["usage"] == by_hand["usage"]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [

@@ -310,7 +310,11 @@ def _add_chat(commands: Commands) -> None:
     chat.add_argument("--temperature", type=float, default=0.7, help="0 = greedy (default 0.7)")
     chat.add_argument("--max-tokens", type=int, default=512, help="longest answer (default 512)")
     chat.add_argument("--seed", type=int, help="the same seed and words give the same answers")
-    chat.add_argument("--thinking-budget", type=int, metavar="TOKENS", help="tell the model how long to think")
+    chat.add_argument(
+        "--thinking-budget", "--budget", type=int, metavar="TOKENS", help="tell the model how long to think"
+    )
+    chat.add_argument("--budget-told", metavar="TEXT", help="in these words, with {target} for the number")
+    chat.add_argument("--budget-where", choices=("user", "start", "system"), default="user", help="(default user)")
 
 
 def _add_grade(commands: Commands) -> None:

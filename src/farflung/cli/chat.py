@@ -17,20 +17,20 @@ HELP = "/reset starts anew, /exit or Ctrl-D leaves, Ctrl-C stops an answer\n"
 
 def run_chat(arguments: Namespace) -> int:
     """Lines from standard input, answers as they are drawn."""
+    from farflung.envs.budget_prompt import TOLD
     from farflung.model.conversation import Conversation
     from farflung.serving.config import ServeConfig
     from farflung.serving.errors import ApiError
-    from farflung.serving.model import load_served, with_budget
+    from farflung.serving.model import load_served
 
     _check(arguments)
     model, batch = load_served(
         Path(arguments.model),
-        ServeConfig(max_concurrency=1),
+        ServeConfig(max_concurrency=1, budget_told=arguments.budget_told or TOLD, budget_where=arguments.budget_where),
         adapter=Path(arguments.adapter) if arguments.adapter else None,
     )
     system = [{"role": "system", "content": arguments.system}] if arguments.system else []
-    if arguments.thinking_budget is not None:
-        system = with_budget(system, arguments.thinking_budget)
+    budget: int | None = arguments.thinking_budget
     sys.stdout.write(HELP)
     conversation: Conversation | None = None
     for turn, line in enumerate(_lines()):
@@ -39,11 +39,15 @@ def run_chat(arguments: Namespace) -> int:
         if line == "/reset":
             conversation = None
             continue
-        user = {"role": "user", "content": line}
+        said = [{"role": "user", "content": line}]
         if conversation is None:
-            conversation = Conversation(model.tokenizer, [*system, user])
+            said = [*system, *said]
+        if budget is not None and (conversation is None or model.budget_prompt.where == "user"):
+            said = model.with_budget(said, budget)
+        if conversation is None:
+            conversation = Conversation(model.tokenizer, said)
         else:
-            conversation.say([user])
+            conversation.say(said)
         try:
             (request,) = model.requests(
                 conversation.ids,

@@ -231,7 +231,8 @@ examples:
 
 settings, each as --serve.KEY VALUE:
   host, port, max_concurrency, max_waiting, max_context_tokens,
-  default_max_tokens, max_body_bytes, max_choices, threads"""
+  default_max_tokens, max_body_bytes, max_choices, threads,
+  budget_told, budget_where"""
 
 RELAY = """\
 Fetch every new version of a pool from coordinators and other relays, and serve
@@ -282,6 +283,7 @@ conversation costs each token once."""
 CHAT_EPILOG = """\
 examples:
   farflung chat models/smollm2-135m-instruct --seed 1
+  farflung chat models/mine --budget 512
   echo "What is the capital of France?" | farflung chat models/mine"""
 
 SFT = """\

@@ -2,7 +2,7 @@
 
     budget.targets    "512,1024,2048"     a small fixed set, or "64..256" = all of these, "64..256/8" = every eighth
     budget.told       " Think for {target} tokens before giving a response."      (INTELLECT-2, arXiv 2505.07291)
-    budget.where      user = after the prompt, start = before it, system = in the system message
+    budget.where      user = after the prompt, start = before it, system = in the system message (`envs.budget_prompt`)
     budget.after      what ends thinking; the member grades what follows the last one; empty = it grades all
     budget.filler     one character that demonstrations think with (arXiv 2404.15758), for a warm start
     budget.honours    share of demonstrations that keep to the target; the others are of a random length in its range
@@ -21,18 +21,17 @@ from pydantic import Field
 from farflung.config.base import Config
 from farflung.envs.arguments import parse_arguments
 from farflung.envs.base import Environment, Grade, Split, graders_of, level_of, strata_of
+from farflung.envs.budget_prompt import TARGET, TOLD, BudgetPrompt, Where
 from farflung.envs.episode import Episodic
 from farflung.envs.problems import uniform
 from farflung.errors import UserError
 from farflung.wire.pool import EnvArg
-from farflung.wire.task import Message, Task
+from farflung.wire.task import Task
 
 PREFIX = "budgeted:"
 OWN = "budget."
-TARGET = "{target}"
 MAX_TARGETS = 4096
 MAX_TARGET = 1 << 24
-TOLD = " Think for {target} tokens before giving a response."
 
 _RANGE = re.compile(r"([0-9]{1,8})\.\.([0-9]{1,8})(?:/([0-9]{1,8}))?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,8}", re.ASCII)
@@ -46,7 +45,7 @@ class BudgetConfig(Config):
     """`64,128,256`, or `64..256` for every number between, or `64..256/8` for every eighth."""
     told: str = Field(TOLD, min_length=1, max_length=1000)
     """How the prompt tells it; `{target}` stands for the number."""
-    where: str = Field("user", pattern="^(user|start|system)$")
+    where: Where = "user"
     """After the last user message, before the first, or in the system message."""
     after: str = Field("", max_length=64)
     """What ends thinking."""
@@ -70,10 +69,7 @@ class Budgeted:
         self.name = PREFIX + member
         own = {key.removeprefix(OWN): value for key, value in args.items() if key.startswith(OWN)}
         self.budget = parse_arguments(BudgetConfig, f"{self.name}, under {OWN}", own)
-        if self.budget.told.count(TARGET) != 1:
-            raise UserError(
-                f"{OWN}told of environment {self.name} is {self.budget.told!r}: it has to have {TARGET} in it, once"
-            )
+        self._prompt = BudgetPrompt(told=self.budget.told, where=self.budget.where)
         if self.budget.filler and not self.budget.after:
             raise UserError(f"{OWN}filler of environment {self.name} needs {OWN}after: what ends thinking, such as |")
         self.target_lengths = _targets(self.name, self.budget.targets)
@@ -92,7 +88,7 @@ class Budgeted:
         if target_length and target_length not in self.target_lengths:
             raise ValueError(f"target length {target_length} of a task of {self.name}: it must be 0 or one it offers")
         task = self.member.task(split, index)
-        messages = self._tell(task.messages, target_length) if target_length else task.messages
+        messages = self._prompt.tell(task.messages, target_length) if target_length else task.messages
         return replace(task, env=self.name, messages=messages, target_length=target_length)
 
     def grade(self, task: Task, completion: str) -> Grade:
@@ -114,29 +110,10 @@ class Budgeted:
         told = self.budget.told.replace(TARGET, "".join(map(str, self.target_lengths)))
         return "".join(sorted(set(spelled + told + self.budget.after + self.budget.filler)))
 
-    def _told(self, target_length: int) -> str:
-        return self.budget.told.replace(TARGET, str(target_length))
-
-    def _tell(self, messages: tuple[Message, ...], target_length: int) -> tuple[Message, ...]:
-        told = self._told(target_length)
-        if self.budget.where == "system":
-            return (Message(role="system", content=told.strip()), *messages)
-        place = 0 if self.budget.where == "start" else len(messages) - 1
-        content = messages[place].content
-        content = told + content if self.budget.where == "start" else content + told
-        return (*messages[:place], replace(messages[place], content=content), *messages[place + 1 :])
-
     def _as_member_made(self, task: Task) -> Task:
-        """Without the budget: what `_tell` added is known, so it can be taken away."""
-        messages = task.messages
-        if task.target_length and self.budget.where == "system":
-            messages = messages[1:]
-        elif task.target_length:
-            told = self._told(task.target_length)
-            place = 0 if self.budget.where == "start" else len(messages) - 1
-            content = messages[place].content
-            content = content.removeprefix(told) if self.budget.where == "start" else content.removesuffix(told)
-            messages = (*messages[:place], replace(messages[place], content=content), *messages[place + 1 :])
+        """Without the budget, which `task.target_length` says."""
+        target = task.target_length
+        messages = self._prompt.take_away(task.messages, target) if target else task.messages
         return replace(task, env=self.member.name, messages=messages, target_length=0)
 
     def _answer(self, completion: str) -> str:

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from farflung.config.base import Config
+from farflung.envs.budget_prompt import TOLD, Where
 
 
 class ServeConfig(Config):
@@ -16,4 +17,10 @@ class ServeConfig(Config):
     default_max_tokens: int = Field(512, ge=1, description="Completion length where a request names none.")
     max_body_bytes: int = Field(1 << 20, ge=1024, description="Largest request.")
     max_choices: int = Field(16, ge=1, description="Largest n of a request.")
+    budget_told: str = Field(
+        TOLD, max_length=1000, description="How `thinking_budget` is told in the prompt: as in the model's training."
+    )
+    budget_where: Where = Field(
+        "user", description="After the last user message, at the start, or in the system message."
+    )
     threads: int = Field(1, ge=1, le=256, description="CPU threads of the engine.")

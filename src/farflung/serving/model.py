@@ -2,14 +2,16 @@
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
+from msgspec import convert
 
 from farflung.engine.live import LiveBatch, LiveRequest
 from farflung.engine.rows_of import rows_of
+from farflung.envs.budget_prompt import BudgetPrompt
 from farflung.errors import UserError
 from farflung.model.adapted import put_adapter
 from farflung.model.adapter_files import load_adapter_folder
@@ -23,9 +25,7 @@ from farflung.model.weights import load_hf_state
 from farflung.serving.config import ServeConfig
 from farflung.serving.errors import invalid
 from farflung.serving.requests import ChatMessage
-
-BUDGET_SENTENCE = "Think for {tokens} tokens before giving a response."
-"""How `thinking_budget` is told to the model, in the system message (2505.07291, section 3.2)."""
+from farflung.wire.task import Message
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -35,6 +35,8 @@ class ServedModel:
     tokenizer: Tokenizer
     eos_token_ids: frozenset[int]
     max_context_tokens: int
+    budget_prompt: BudgetPrompt = field(default_factory=BudgetPrompt)
+    """How a thinking budget is told."""
 
     def chat_ids(self, messages: list[ChatMessage], thinking_budget: int | None) -> list[int]:
         """Ids of the rendered prompt. Raises `ApiError` when the template refuses the messages."""
@@ -51,11 +53,16 @@ class ServedModel:
                     f"messages.{number}.content",
                 )
         if thinking_budget is not None:
-            plain = with_budget(plain, thinking_budget)
+            plain = self.with_budget(plain, thinking_budget)
         try:
             return self.tokenizer.encode_chat(plain)
         except UserError as error:
             raise invalid(str(error), "messages") from error
+
+    def with_budget(self, messages: list[dict[str, str]], budget_tokens: int) -> list[dict[str, str]]:
+        """The messages with the budget told in them."""
+        told = self.budget_prompt.tell([convert(message, Message) for message in messages], budget_tokens)
+        return [{"role": message.role, "content": message.content} for message in told]
 
     def text_ids(self, prompt: str | list[int]) -> list[int]:
         """Ids of a plain prompt. Raises `ApiError` for ids out of range or text that cannot be spelled."""
@@ -134,6 +141,7 @@ def load_served(path: Path, config: ServeConfig, adapter: Path | None = None) ->
         tokenizer=tokenizer,
         eos_token_ids=frozenset(end_of_sequence(tokenizer, loaded.config)),
         max_context_tokens=max_context_tokens,
+        budget_prompt=BudgetPrompt(told=config.budget_told, where=config.budget_where),
     )
     return served, batch
 
@@ -143,11 +151,3 @@ def seed_bytes(seed: int | None) -> bytes:
     if seed is None:
         return secrets.token_bytes(32)
     return hashlib.sha256(f"farflung/serve/1/{seed}".encode()).digest()
-
-
-def with_budget(messages: list[dict[str, str]], tokens: int) -> list[dict[str, str]]:
-    """The messages with the budget's sentence at the end of the system message, or as one."""
-    sentence = BUDGET_SENTENCE.format(tokens=tokens)
-    if messages and messages[0]["role"] == "system":
-        return [{"role": "system", "content": f"{messages[0]['content']} {sentence}"}, *messages[1:]]
-    return [{"role": "system", "content": sentence}, *messages]

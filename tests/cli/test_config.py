@@ -20,6 +20,7 @@ SETTINGS = Path(__file__).with_name("settings.txt")
 
 TINY = [
     "arithmetic",
+    "budget",
     "countdown",
     "demo",
     "find-formula",

@@ -231,6 +231,9 @@ def test_every_documented_length_reward_makes_a_step(key: str, value: str) -> No
     step = learner.learn(batch_of(aimed))
     assert step.is_applied
     assert ("reward/shaped_mean" in step.metrics) == (value != "none")
+    lengths = [len(rollout.completion_tokens) for group in aimed for rollout in group.rollouts]
+    error = sum(abs(length - 2) for length in lengths) / len(lengths)
+    assert step.metrics.get("length/error_mean") == (None if value == "none" else pytest.approx(error))
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if "aggregation" in field_names(name)])

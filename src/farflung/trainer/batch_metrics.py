@@ -1,7 +1,8 @@
 """Figures of a batch before anything is learned from it: rewards, lengths, staleness, what carries no gradient.
 
 Rewards are the environment's; those that advantages are made of stand beside them (`reward/shaped_*`) where the trainer
-shapes. Lengths are of completions as they are trained on; *terminated* ones ended before the length limit.
+shapes. Lengths are of completions as they are trained on; *terminated* ones ended before the length limit. Where lengths
+are rewarded, `length/error_mean` is the mean distance to what the task asks for, in tokens.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,13 @@ from farflung.trainer.sampling_cost import sampling_metrics
 from farflung.wire.rollout import StopReason
 
 
-def batch_metrics(batch: Batch, selection: Selection, *, is_shaped: bool) -> dict[str, float]:
-    """An empty batch, which only reports drops, has counts of 0 and no means."""
+def batch_metrics(batch: Batch, selection: Selection, *, is_shaped: bool, is_aimed: bool = False) -> dict[str, float]:
+    """An empty batch, which only reports drops, has counts of 0 and no means.
+
+    Args:
+        is_shaped: whether the trainer adds to rewards.
+        is_aimed: whether it rewards a length in tokens.
+    """
     counts = {
         "num_groups": float(batch.num_groups),
         "completions/num_tokens": float(batch.num_tokens),
@@ -33,6 +39,7 @@ def batch_metrics(batch: Batch, selection: Selection, *, is_shaped: bool) -> dic
         "frac_reward_zero_std": selection.dropped_groups["no_signal"] / max(batch.num_groups, 1),
         **sampling_metrics(batch, selection),
         **_length_metrics(batch.groups),
+        **(_aim_metrics(batch.groups) if is_aimed else {}),
         "staleness/mean": staleness.mean,
         "staleness/max": float(staleness.max),
         **counts,
@@ -75,6 +82,16 @@ def _length_metrics(groups: Sequence[RolloutGroup]) -> dict[str, float]:
             "completions/max_terminated_length": float(terminated.max()),
         }
     return metrics
+
+
+def _aim_metrics(groups: Sequence[RolloutGroup]) -> dict[str, float]:
+    errors = [
+        float(abs(len(rollout.completion_tokens) - rollout.target_length))
+        for group in groups
+        for rollout in group.rollouts
+        if rollout.target_length
+    ]
+    return {"length/error_mean": _mean(errors)} if errors else {}
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -49,7 +49,9 @@ class Lessons:
         """
         selection = select(batch, judged_on=self.config.signal, shaping=self.shaping)
         samples = self._samples(selection.groups)
-        metrics = batch_metrics(batch, selection, is_shaped=self.shaping.is_on)
+        metrics = batch_metrics(
+            batch, selection, is_shaped=self.shaping.is_on, is_aimed=self.shaping.length is not None
+        )
         metrics |= sample_metrics(selection.groups, samples)
         if self.reference is not None and samples:
             samples = self.reference.annotate(samples, self.params)

@@ -1,9 +1,10 @@
 """Do the shipped environments teach? Each shipped configuration of a tiny model, three seeds, `run --local`.
 
-    python -m benchmarks.learning_curves [NAME ...]
+    python -m benchmarks.learning_curves [NAME ... | picture]
 
 Held-out accuracy after the warm start and at the end, with the minutes that it took. A run is one of `farflung run NAME
---local --run.seed=N`; nothing is tuned per seed.
+--local --run.seed=N`; nothing is tuned per seed. Curves go to `learning_curves.jsonl`, of which the newest of each name
+and seed counts for the picture, `docs/images/learning.png`.
 """
 
 import json
@@ -19,6 +20,8 @@ from benchmarks.record import record
 NAMES = ("demo", "trading", "grid-walk", "latin-square", "countdown", "find-formula", "mod-sum")
 SEEDS = (0, 1, 2)
 TIMEOUT_S = 900
+CURVES = Path(__file__).with_name("learning_curves.jsonl")
+PICTURE = Path(__file__).parent.parent / "docs" / "images" / "learning.png"
 
 
 def run(name: str, seed: int, folder: Path) -> tuple[float, float, float]:
@@ -31,8 +34,10 @@ def run(name: str, seed: int, folder: Path) -> tuple[float, float, float]:
     )  # fmt: skip
     minutes = (time.monotonic() - started_s) / 60
     rows = [json.loads(line) for line in (folder / f"{name}-{seed}" / "metrics.jsonl").read_text().splitlines()]
-    accuracies = [row["accuracy"] for row in rows if row["kind"] == "eval"]
-    return accuracies[0], accuracies[-1], minutes
+    curve = [(row["version"], row["accuracy"]) for row in rows if row["kind"] == "eval"]
+    with CURVES.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"name": name, "seed": seed, "minutes": round(minutes, 2), "curve": curve}) + "\n")
+    return curve[0][1], curve[-1][1], minutes
 
 
 def measure(name: str) -> None:
@@ -54,9 +59,30 @@ def measure(name: str) -> None:
     )
 
 
+def picture() -> None:
+    from matplotlib.figure import Figure
+
+    rows = [json.loads(line) for line in CURVES.read_text(encoding="utf-8").splitlines()]
+    newest = {(row["name"], row["seed"]): row["curve"] for row in rows}
+    names = [name for name in NAMES if any(key[0] == name for key in newest)]
+    figure = Figure(figsize=(13, 5.4), dpi=110, layout="constrained")
+    for name, axes in zip(names, figure.subplots(2, 4, sharey=True).flat, strict=False):
+        for curve in (curve for (of, _), curve in newest.items() if of == name):
+            axes.plot(*zip(*curve, strict=True), color="#1f6fb4", linewidth=1.2)
+        axes.set(title=name, xlabel="version", ylim=(0, 1))
+        axes.grid(alpha=0.25)
+    figure.supylabel("held-out accuracy, one line a seed")
+    for axes in figure.axes[len(names) :]:
+        axes.remove()
+    figure.savefig(PICTURE, metadata={"Software": "farflung"})
+
+
 def main() -> None:
-    for name in sys.argv[1:] or NAMES:
-        measure(name)
+    for name in sys.argv[1:] or [*NAMES, "picture"]:
+        if name == "picture":
+            picture()
+        else:
+            measure(name)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Figures of a batch before anything is learned from it: rewards, lengths, staleness, what carries no gradient.
 
 Rewards are the environment's; those that advantages are made of stand beside them (`reward/shaped_*`) where the trainer
-shapes. Lengths are of completions as they are trained on; *terminated* ones ended before the length limit. Where lengths
-are rewarded, `length/error_mean` is the mean distance to what the task asks for, in tokens.
+shapes. Lengths are of completions as they are trained on; *terminated* ones ended before the length limit. Where
+lengths are rewarded, `length/error_mean` is the mean distance to what the task asks for, in tokens.
 """
 
 from collections.abc import Sequence

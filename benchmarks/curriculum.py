@@ -20,6 +20,7 @@ from benchmarks.record import record
 from farflung.engine.base import GroupRequest, SamplingParams
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import strata_of
+from farflung.envs.playing import EpisodeLimits
 from farflung.envs.registry import load_environment
 from farflung.evaluation.heldout import evaluate
 from farflung.model.factory import random_state
@@ -185,6 +186,7 @@ class Bench:
             policy,
             self.environment,
             self.model.tokenizer,
+            EpisodeLimits.of_pool(self.pool, self.model.config.eos_token_ids),
             self.model.config.eos_token_ids[0],
             WarmStartConfig(max_steps=600, target_accuracy=0.3, batch_size=64),
             measure_accuracy=lambda: self._accuracy(policy, num_tasks=100),

@@ -22,6 +22,7 @@ from torch import Tensor
 from farflung.engine.base import GroupRequest, SamplingParams
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
+from farflung.envs.playing import EpisodeLimits
 from farflung.envs.registry import load_environment
 from farflung.evaluation.heldout import evaluate
 from farflung.model.factory import random_state
@@ -124,6 +125,7 @@ class Lab:
             policy,
             self.environment,
             self.model.tokenizer,
+            EpisodeLimits.of_pool(self.pool(1, 0), self.model.config.eos_token_ids),
             self.model.config.eos_token_ids[0],
             self.task.warm_start,
             measure_accuracy=lambda: self.accuracy(policy, num_tasks=256),

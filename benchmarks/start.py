@@ -12,6 +12,7 @@ from torch import Tensor
 from farflung.engine.base import SamplingParams
 from farflung.engine.torch_engine import TorchEngine
 from farflung.envs.base import Environment
+from farflung.envs.playing import EpisodeLimits
 from farflung.envs.registry import load_environment
 from farflung.evaluation.heldout import evaluate
 from farflung.model.factory import random_state
@@ -97,6 +98,11 @@ def warm_started(seed: int) -> Start:
         policy,
         environment,
         description.tokenizer,
+        EpisodeLimits(
+            max_prompt_tokens=pool["max_prompt_tokens"],
+            max_completion_tokens=pool["max_completion_tokens"],
+            eos_token_ids=frozenset(description.config.eos_token_ids),
+        ),
         description.config.eos_token_ids[0],
         WarmStartConfig(**trainer["warm_start"]),
         measure_accuracy=lambda: start.accuracy(policy.published_state(), engine),

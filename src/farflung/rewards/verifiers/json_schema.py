@@ -60,7 +60,7 @@ class _OverBudget(Exception):
 def grade_json_schema(reference: str, completion: str) -> Decision:
     """1.0 for a document that is valid under the schema `reference`; None if that is no usable schema."""
     try:
-        validator = _validator(reference)
+        _validator(reference)
     except _Unusable as problem:
         return Decision(None, "gold_unparseable", str(problem))
     text = answer_text(completion)
@@ -70,7 +70,16 @@ def grade_json_schema(reference: str, completion: str) -> Decision:
         document = read_json(text)
     except NotJson as problem:
         return Decision(0.0, "not_json", str(problem))
-    token = _steps_left.set(min(MAX_STEPS, STEPS_PER_CHAR * (len(text) + len(reference))))
+    return grade_document(reference, document, len(text))
+
+
+def grade_document(reference: str, document: Any, num_chars: int) -> Decision:
+    """The same for a value that was read already, of a text of `num_chars` characters."""
+    try:
+        validator = _validator(reference)
+    except _Unusable as problem:
+        return Decision(None, "gold_unparseable", str(problem))
+    token = _steps_left.set(min(MAX_STEPS, STEPS_PER_CHAR * (num_chars + len(reference))))
     try:
         error = next(iter(validator.iter_errors(document)), None)
     except _OverBudget:

@@ -24,8 +24,8 @@ from farflung.sandbox.code.machine import REFUSAL, Machine
 from farflung.sandbox.code.report import CodeReport, TestOutcome, decide
 from farflung.sandbox.code.run_calls import run_call_tests
 from farflung.sandbox.code.run_pytest import run_pytest_tests
-from farflung.sandbox.code.run_script import run_script_tests
-from farflung.sandbox.code.sandbox import Sandbox
+from farflung.sandbox.code.run_script import run_script, run_script_tests
+from farflung.sandbox.code.sandbox import Ending, Sandbox
 from farflung.sandbox.code.tests import CallTests, CodeTests, ScriptTests, TestsUnreadable
 
 logger = logging.getLogger(__name__)
@@ -76,6 +76,20 @@ class CodePool:
             decision = decide(outcomes, num_expected)
             return CodeReport(outcomes=tuple(outcomes), decision=decision, backend=self.backend, attempts=attempt)
         return self._without_verdict("sandbox_failed", fault, self.config.attempts)
+
+    def output_of(self, program: str, stdin: str = "") -> Ending:
+        """How one whole program ended, with what it printed. Never raises on any program.
+
+        Raises:
+            Transient: sandboxes failed, not the program, as often as they are tried.
+        """
+        for _ in range(self.config.attempts - 1):
+            try:
+                return run_script(program, stdin, self.take, self.config.limits)
+            except Transient as error:
+                logger.warning("a sandbox failed: %s", error)
+                self._revive()
+        return run_script(program, stdin, self.take, self.config.limits)
 
     def take(self) -> Sandbox:
         """A fresh sandbox that is ready; the caller ends it with `kill`. Raises `Transient`."""

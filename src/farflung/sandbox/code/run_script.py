@@ -26,12 +26,13 @@ def run_script_tests(
         elif time.monotonic() > deadline:
             outcomes.append(TestOutcome(name, Outcome.TIME_LIMIT, f"all tests together took {limits.total_wall_s:g} s"))
         else:
-            ending = _run(program, test.stdin, take, limits)
+            ending = run_script(program, test.stdin, take, limits)
             outcomes.append(_judge(name, test, ending, tests))
     return outcomes
 
 
-def _run(program: str, stdin: str, take: Take, limits: Limits) -> Ending:
+def run_script(program: str, stdin: str, take: Take, limits: Limits) -> Ending:
+    """How a whole program ended, with what it printed. Raises `Transient` when a sandbox failed."""
     sandbox = take()
     try:
         sandbox.give({"mode": "script", "program": program, "stdin": stdin}, limits.test_cpu_s)

@@ -64,12 +64,16 @@ def _frontier(axes: Axes, rows: Mapping[float, Sequence[Mapping[str, Any]]]) -> 
         xlabel="mean |target - length|, steps",
         ylabel="held-out accuracy",
     )
-    points = []
+    points: list[tuple[float, float]] = []
+    labels: dict[tuple[float, float], str] = {}
     for alpha, mine in rows.items():
         errors, accuracies = ([row["after"][name] for row in mine] for name in ("length_error", "accuracy"))
         axes.scatter(errors, accuracies, s=14, color=FIXED, alpha=0.4)
         points.append((mean(errors), mean(accuracies)))
-        axes.annotate(f"{alpha:g}", points[-1], textcoords="offset points", xytext=(5, -11), fontsize=8)
+        place = (round(points[-1][0], 1), round(points[-1][1], 2))
+        labels[place] = f"{labels[place]}, {alpha:g}" if place in labels else f"{alpha:g}"
+    for (error, accuracy), label in labels.items():
+        axes.annotate(label, (error, accuracy), textcoords="offset points", xytext=(-4, -14), fontsize=8)
     if points:
         axes.plot(*zip(*points, strict=True), color=FIXED, marker="o", markersize=4)
     axes.grid(alpha=0.25)

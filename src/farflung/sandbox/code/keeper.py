@@ -16,21 +16,23 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from farflung.sandbox.code.inside.enter import BOOT, enter, enter_open
+from farflung.sandbox.code.inside.enter import BOOT, enter, enter_open, words_of
 from farflung.sandbox.code.inside.frames import frame, write_all
 from farflung.sandbox.code.inside.supervisor import BROKEN, NO_NONCE
 from farflung.sandbox.isolation import namespaces, syscalls
 from farflung.sandbox.isolation.bubblewrap import bubblewrap_words
 from farflung.sandbox.isolation.cgroup import OVERHEAD_PROCESSES, join
+from farflung.sandbox.isolation.layout import SOURCE
 from farflung.sandbox.isolation.limits import Limits
-from farflung.sandbox.isolation.staging import SOURCE, stage
+from farflung.sandbox.isolation.staging import stage
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp", "PYTHONHASHSEED": "0"}  # noqa: S108 - inside
 """All that a program sees; hashes do not vary, so that a verdict can be replayed."""
 FLAGS = ["-S", "-s", "-P", "-B"]
 _WARM = (
     "bisect collections copy dataclasses datetime decimal enum fractions functools heapq io itertools json math "
-    "operator random re statistics string textwrap typing unittest"
+    "operator random re statistics string textwrap typing unittest "
+    "farflung.sandbox.code.inside.answers farflung.sandbox.code.inside.testing"
 )
 """Imported once here, so that no program waits for them."""
 _MAX_REQUEST_BYTES = 1 << 16
@@ -149,7 +151,7 @@ class Keeper:
             enter_open(control, self._limits)
         os.set_inheritable(control, True)
         python = [self._python, *FLAGS, "-c", BOOT.format(source=SOURCE)]
-        command = [*python, str(control), json.dumps(self._limits.as_dict())]
+        command = [*python, str(control), words_of(self._limits)]
         words = bubblewrap_words(self._bubblewrap, self._root, command)
         os.execve(self._bubblewrap, words, ENVIRONMENT)  # noqa: S606 - no shell is wanted
 

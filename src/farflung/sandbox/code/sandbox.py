@@ -19,8 +19,8 @@ import msgspec
 
 from farflung.errors import Transient
 from farflung.sandbox.code.inside import supervisor
-from farflung.sandbox.code.inside.codec import dumps
 from farflung.sandbox.code.inside.frames import FrameBuffer, FrameTooLong, frame
+from farflung.sandbox.code.inside.job import pack
 from farflung.sandbox.isolation.cgroup import Cgroup
 from farflung.sandbox.isolation.limits import Limits
 
@@ -120,7 +120,7 @@ class Sandbox:
         """The one task of its life, with the CPU time of each of its processes. Raises `Transient`."""
         self._cpu_s = cpu_s
         self._nonce = secrets.token_bytes(supervisor.NONCE_BYTES)
-        self._send(frame(self._nonce) + frame(dumps({**job, "cpu_s": cpu_s})))
+        self._send(frame(self._nonce) + frame(pack({**job, "cpu_s": str(cpu_s)})))
 
     def send(self, payload: bytes) -> None:
         """A message to the program. Raises `Transient`."""

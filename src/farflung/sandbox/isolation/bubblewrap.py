@@ -7,8 +7,8 @@ writable folder, since bubblewrap cannot limit the number of files: it lies unde
 
 from collections.abc import Sequence
 
+from farflung.sandbox.isolation.layout import WORK
 from farflung.sandbox.isolation.namespaces import INNER_ID
-from farflung.sandbox.isolation.staging import WORK
 
 
 def bubblewrap_words(program: str, root: str, command: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from farflung.sandbox.isolation import syscalls
-from farflung.sandbox.isolation.staging import WORK
+from farflung.sandbox.isolation.layout import WORK
 
 INNER_ID = 1000
 _EVERYTHING = (

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from farflung.sandbox.isolation.layout import DEVICES, SOURCE, WORK
 from farflung.sandbox.isolation.syscalls import (
     MS_BIND,
     MS_NODEV,
@@ -22,10 +23,6 @@ from farflung.sandbox.isolation.syscalls import (
     mount,
 )
 
-DEVICES = ("null", "zero", "full", "random", "urandom")
-SOURCE = "/farflung-source"
-"""Where the supervisor's own code lies inside."""
-WORK = "/tmp"  # noqa: S108 - the sandbox's own
 _PACKAGE = Path(__file__).parents[2]
 _SHIPPED = ("__init__.py", "errors.py", "sandbox/__init__.py", "sandbox/isolation", "sandbox/code/__init__.py")
 _SHIPPED_INSIDE = "sandbox/code/inside"

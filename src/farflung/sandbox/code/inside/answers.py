@@ -8,14 +8,20 @@ earlier answers handed out; a test's function is always a name, so that no opera
 Answers are data: nobody outside believes more of them than that the program gave them.
 """
 
-import inspect
+from __future__ import annotations
+
 import json
 import operator
-from typing import Any
 
-from farflung.sandbox.code.inside.codec import NotPlain, Tree, dumps, from_tree, to_tree
+from farflung.sandbox.code.inside.codec import NotPlain, dumps, from_tree, to_tree
 from farflung.sandbox.code.inside.frames import frame, read_frame, write_all
 from farflung.sandbox.code.inside.script import execute, open_standard_streams
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from farflung.sandbox.code.inside.codec import Tree
 
 MODULE = "solution"
 _MAX_TEXT = 2000
@@ -65,12 +71,12 @@ class Answers:
         first, *rest = target.split(".")
         found = self._names[first] if first in self._names else _missing(first)
         for name in rest:
-            found = getattr(found() if inspect.isclass(found) else found, name)
+            found = getattr(found() if isinstance(found, type) else found, name)
         return found
 
     def _export(self, value: object) -> dict[str, Any]:
         """How the other end should offer it: an exception class, something to call, or plain data."""
-        if inspect.isclass(value) and issubclass(value, BaseException):
+        if isinstance(value, type) and issubclass(value, BaseException):
             return {"exception": lineage(value)}
         if callable(value):
             return {"callable": self._reference(value)}

@@ -8,15 +8,22 @@
 Subclasses of these travel as their base. Anything else is the caller's affair: `{"r": number}`, a reference.
 """
 
+from __future__ import annotations
+
 import json
 import math
-from collections.abc import Callable
-from decimal import Decimal
-from fractions import Fraction
-from typing import Any
+import sys
 
-Tree = Any
-"""What `json.loads` returns."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
+
+    Tree: TypeAlias = Any
+    """What `json.loads` returns."""
+else:
+    Tree = object
+
 MAX_DEPTH = 100
 _EXACT_INT = 1 << 53
 _FEW = 1000
@@ -64,16 +71,21 @@ def to_tree(value: object, reference: Callable[[object], int] = _no_reference, d
     return _rare(value, reference)
 
 
-def _rare(value: object, reference: Callable[[object], int]) -> Tree:
+def _rare(value: Any, reference: Callable[[object], int]) -> Tree:
     if isinstance(value, (bytes, bytearray)):
         return {"b": bytes(value).hex()}
     if isinstance(value, complex):
         return {"c": [to_tree(value.real), to_tree(value.imag)]}
-    if isinstance(value, Fraction):
+    if _is_a("fractions", "Fraction", value):
         return {"q": [hex(value.numerator), hex(value.denominator)]}
-    if isinstance(value, Decimal):
+    if _is_a("decimal", "Decimal", value):
         return {"n": str(value)}
     return {"r": reference(value)}
+
+
+def _is_a(module: str, name: str, value: object) -> bool:
+    """Whether a value is of a class whose module nobody may have imported yet; then it is not."""
+    return module in sys.modules and isinstance(value, getattr(sys.modules[module], name))
 
 
 def from_tree(tree: Tree, lookup: Callable[[int], object] = _no_lookup, depth: int = 0) -> Any:
@@ -109,8 +121,12 @@ def from_tree(tree: Tree, lookup: Callable[[int], object] = _no_lookup, depth: i
         case "c":
             return complex(*items())
         case "q":
+            from fractions import Fraction
+
             return Fraction(int(body[0], 16), int(body[1], 16))
         case "n":
+            from decimal import Decimal
+
             return Decimal(body)
         case "r":
             return lookup(int(body))

@@ -1,41 +1,55 @@
 """Which tests a test file holds: functions, classes, `TestCase`s, `check(candidate)`, or the file itself."""
 
-import inspect
-import types
-import unittest
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, TypeAlias
+from __future__ import annotations
 
+import sys
+import types
+
+from farflung.sandbox.code.inside.parameters import needed_by
 from farflung.sandbox.code.inside.pytest_shim import Skipped, fixture_value
 from farflung.sandbox.code.inside.remote import Unsupported
 
-Case: TypeAlias = tuple[str, Callable[[], None]]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import unittest
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeAlias
+
+    Case: TypeAlias = tuple[str, Callable[[], None]]
+
+_COROUTINE = 0x80
+"""`inspect.CO_COROUTINE`."""
 
 
 def collect(names: dict[str, Any], entry: str | None, solution: types.ModuleType) -> list[Case]:
     """In the order of the file."""
     found: list[Case] = []
     for name, value in names.items():
-        if inspect.isclass(value) and issubclass(value, unittest.TestCase):
+        if _is_unit_tests(value):
             found += _unit_tests(value)
-        elif inspect.isclass(value) and name.startswith("Test"):
+        elif isinstance(value, type) and name.startswith("Test"):
             found += [
                 case
                 for method in vars(value)
                 if method.startswith("test")
                 for case in _cases(f"{name}::{method}", _bound(value, method), getattr(value, method), names)
             ]
-        elif name.startswith("test") and inspect.isfunction(value):
-            found += _cases(name, partial(_itself, value), value, names)
+        elif name.startswith("test") and isinstance(value, types.FunctionType):
+            found += _cases(name, _always(value), value, names)
     check = names.get("check")
-    if entry is not None and inspect.isfunction(check):
+    if entry is not None and isinstance(check, types.FunctionType):
         found.append((f"check({entry})", lambda: check(getattr(solution, entry))))
     return found
 
 
-def _itself(function: Callable[..., None]) -> Callable[..., None]:
-    return function
+def _is_unit_tests(value: object) -> bool:
+    """A file that has such a class has imported its base."""
+    loaded: Any = sys.modules.get("unittest")
+    return loaded is not None and isinstance(value, type) and issubclass(value, loaded.TestCase)
+
+
+def _always(function: Callable[..., None]) -> Callable[[], Callable[..., None]]:
+    return lambda: function
 
 
 def _bound(kind: type, method: str) -> Callable[[], Callable[..., None]]:
@@ -62,7 +76,7 @@ def _cases(name: str, make: Callable[[], Callable[..., None]], raw: Any, names: 
 def _runner(make: Callable[[], Callable[..., None]], row: dict[str, Any], names: dict[str, Any]) -> Callable[[], None]:
     def run() -> None:
         function = make()
-        if inspect.iscoroutinefunction(function):
+        if _is_coroutine(function):
             raise Unsupported("asynchronous tests")
 
         def resolve(name: str) -> Any:
@@ -73,25 +87,26 @@ def _runner(make: Callable[[], Callable[..., None]], row: dict[str, Any], names:
                 raise Unsupported(f"the fixture {name}")
             return fixture_value(maker, resolve)
 
-        function(**{name: resolve(name) for name in _wanted(function)})
+        function(**{name: resolve(name) for name in needed_by(function)})
 
     return run
 
 
-def _wanted(function: Callable[..., None]) -> list[str]:
-    return [
-        name
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.default is inspect.Parameter.empty
-    ]
+def _is_coroutine(function: Callable[..., None]) -> bool:
+    code: types.CodeType | None = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_flags & _COROUTINE)
 
 
 def _unit_tests(kind: type[unittest.TestCase]) -> Iterator[Case]:
+    import unittest
+
     for method in unittest.TestLoader().getTestCaseNames(kind):
         yield f"{kind.__name__}::{method}", _unit_runner(kind, method)
 
 
 def _unit_runner(kind: type[unittest.TestCase], method: str) -> Callable[[], None]:
+    import unittest
+
     def run() -> None:
         try:
             kind.setUpClass()

@@ -4,8 +4,13 @@ Nothing of the process that started it is left but its walls and limits: not its
 prints goes nowhere, so that it may print for ever.
 """
 
+from __future__ import annotations
+
 import os
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 _FLAGS = ("-S", "-s", "-P", "-B")
 

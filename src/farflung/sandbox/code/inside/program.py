@@ -1,41 +1,48 @@
 """The child that runs what the model wrote: waits for its task, limits itself for good, then obeys the task's mode."""
 
-import json
+from __future__ import annotations
+
 import os
 import resource
 import sys
-from typing import Any, NoReturn
 
-from farflung.sandbox.code.inside.answers import Answers
 from farflung.sandbox.code.inside.frames import read_frame
 from farflung.sandbox.code.inside.interpreter import run_interpreter
+from farflung.sandbox.code.inside.job import unpack
 from farflung.sandbox.code.inside.script import finish, run_script
 from farflung.sandbox.code.inside.supervisor import OVERHEAD_BYTES
-from farflung.sandbox.code.inside.testing import run_tests
-from farflung.sandbox.isolation.limits import Limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from farflung.sandbox.isolation.limits import Limits
 
 
 def run_program(rpc: int, limits: Limits) -> NoReturn:
     """Never returns; whatever happens in here is the program's own end."""
     limit(limits)
     try:
-        job: dict[str, Any] = json.loads(read_frame(rpc, limits.message_bytes + OVERHEAD_BYTES))
+        job = unpack(read_frame(rpc, limits.message_bytes + OVERHEAD_BYTES))
     except EOFError:
         os._exit(0)
-    _limit_cpu(job["cpu_s"])
+    _limit_cpu(float(job["cpu_s"]))
     sys.path[:0] = job.get("packages", [])
     match job["mode"]:
         case "script":
             os.close(rpc)
             run_script(job)
         case "answers":
-            code = 0
+            from farflung.sandbox.code.inside.answers import Answers
+
             try:
                 Answers(rpc, limits.message_bytes + OVERHEAD_BYTES).serve(job)
             except (EOFError, OSError):
-                code = 0  # the other end has heard enough
-            finish(code)
+                finish(0)  # the other end has heard enough
+            finish(0)
         case "tests":
+            from farflung.sandbox.code.inside.testing import run_tests
+
             run_tests(rpc, job, limits)
         case "interpreter":
             run_interpreter(rpc, job)

@@ -3,13 +3,17 @@
 Anything else is `Unsupported`: the tests cannot be run here, which is nobody's wrong answer.
 """
 
-import inspect
-import re
-import types
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from __future__ import annotations
 
+import types
+
+from farflung.sandbox.code.inside.parameters import needed_by
 from farflung.sandbox.code.inside.remote import Unsupported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Self
 
 
 class Skipped(Exception):
@@ -33,7 +37,11 @@ class Raises:
         if not issubclass(kind, self._kinds):
             return False
         self.value, self.type = error, kind
-        if self._match is not None and not re.search(self._match, str(error)):
+        if self._match is None:
+            return True
+        import re
+
+        if not re.search(self._match, str(error)):
             raise AssertionError(f"{str(error)[:200]!r} does not match {self._match!r}")
         return True
 
@@ -116,8 +124,8 @@ def fixture(function: Any = None, **_: Any) -> Any:
 
 def fixture_value(function: Any, resolve: Callable[[str], Any]) -> Any:
     """What a fixture hands out; what follows its `yield` is not run, since everything here is thrown away."""
-    made = function(**{name: resolve(name) for name in inspect.signature(function).parameters})
-    return next(made) if inspect.isgenerator(made) else made
+    made = function(**{name: resolve(name) for name in needed_by(function)})
+    return next(made) if isinstance(made, types.GeneratorType) else made
 
 
 def _fail(reason: str = "", **_: Any) -> None:

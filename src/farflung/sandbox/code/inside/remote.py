@@ -6,15 +6,24 @@ difference to anything is 0, wins nothing. Two Remotes are compared and reckoned
 sets that the program changed in place are changed here too.
 """
 
+from __future__ import annotations
+
 import builtins
 import types
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
 
 from farflung.sandbox.code.inside.answers import ARITHMETIC, COMPARISONS
-from farflung.sandbox.code.inside.codec import Tree, from_tree, to_tree
+from farflung.sandbox.code.inside.codec import from_tree, to_tree
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeAlias, TypeVar
+
+    from farflung.sandbox.code.inside.codec import Tree
+
+    T = TypeVar("T")
+    Ask: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+    """Question in, answer out. Raises `ProgramGone`."""
 
 
 class Unsupported(BaseException):
@@ -23,12 +32,6 @@ class Unsupported(BaseException):
 
 class ProgramGone(BaseException):
     """The program ended in the middle of a call."""
-
-
-class Ask(Protocol):
-    def __call__(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Raises `ProgramGone`."""
-        ...
 
 
 def made_by_program(error: BaseException) -> bool:

@@ -1,23 +1,22 @@
 """Running a whole program: standard input in, standard output out, and an end like that of any Python program."""
 
+from __future__ import annotations
+
 import atexit
 import os
 import sys
-import tempfile
-import threading
-import traceback
 import types
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 NAME = "<solution>"
 
 
 def run_script(job: dict[str, Any]) -> NoReturn:
     """`program` reads `stdin`; the process ends with the code that `python program.py` would have."""
-    with tempfile.TemporaryFile() as file:
-        file.write(job["stdin"].encode("utf-8", "surrogatepass"))
-        file.seek(0)
-        os.dup2(file.fileno(), 0)
+    _feed(job["stdin"].encode("utf-8", "surrogatepass"))
     open_standard_streams()
     code = 0
     try:
@@ -25,9 +24,20 @@ def run_script(job: dict[str, Any]) -> NoReturn:
     except SystemExit as leave:
         code = exit_code(leave)
     except BaseException:  # noqa: BLE001 - whatever a program raises ends it, and is told on its standard error
-        traceback.print_exc()
+        sys.__excepthook__(*sys.exc_info())
         code = 1
     finish(code)
+
+
+def _feed(data: bytes) -> None:
+    """Standard input, from a file without a name: whole, however slowly it is read."""
+    path = f".stdin-{os.getpid()}"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink(path)
+    with open(descriptor, "r+b", closefd=True) as file:
+        file.write(data)
+        file.seek(0)
+        os.dup2(descriptor, 0)
 
 
 def execute(source: str, name: str) -> types.ModuleType:
@@ -58,7 +68,8 @@ def exit_code(leave: SystemExit) -> int:
 def finish(code: int) -> NoReturn:
     """The end of an interpreter: threads, exit functions, streams."""
     try:
-        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - what Py_Finalize calls
+        if "threading" in sys.modules:
+            sys.modules["threading"]._shutdown()  # noqa: SLF001 - what Py_Finalize calls
         atexit._run_exitfuncs()  # noqa: SLF001
         sys.stdout.flush()
         sys.stderr.flush()

@@ -7,19 +7,23 @@ The program is forked before the nonce arrives, so no copy of the nonce is ever 
 or read process 1. The supervisor does not know what a task is, and never sees an expected result.
 """
 
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the C halves, without the names as an Enum (see `enter`)
+import _socket
 import fcntl
-import json
 import os
-import resource
 import select
-import signal
-import socket
-from collections.abc import Callable
-from contextlib import suppress
-from typing import NoReturn
 
 from farflung.sandbox.code.inside.frames import FrameBuffer, FrameTooLong, frame, write_all
-from farflung.sandbox.isolation.limits import Limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import resource
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from farflung.sandbox.isolation.limits import Limits
 
 READY, MESSAGE, STDOUT, STDERR, END, BROKEN = b"R", b"M", b"O", b"E", b"X", b"B"
 NONCE_BYTES = 32
@@ -61,7 +65,7 @@ class Supervisor:
         self._drain()
         self._tell_end(*usage)
 
-    def _ended(self) -> "tuple[int, resource.struct_rusage] | None":
+    def _ended(self) -> tuple[int, resource.struct_rusage] | None:
         """(status, usage) of the program once it is gone, all its descendants with it."""
         while True:
             try:
@@ -133,9 +137,11 @@ class Supervisor:
     def _stop(self, cause: str) -> None:
         self._cause = cause
         for descriptor in (self._rpc, self._out, self._err):
-            with suppress(KeyError):  # had ended by itself
+            try:
                 self._poll.unregister(descriptor)
-        os.kill(self._child, signal.SIGKILL)
+            except KeyError:
+                continue  # had ended by itself
+        os.kill(self._child, _signal.SIGKILL)
 
     def _drain(self) -> None:
         """What was written before the end. Nobody is left who could write."""
@@ -160,13 +166,10 @@ class Supervisor:
         self.tell(STDOUT, bytes(self._pipes[self._out][: self._limits.output_bytes]))
         self.tell(STDERR, bytes(self._pipes[self._err]))
         code = os.waitstatus_to_exitcode(status)
-        end = {
-            "exit_code": code if code >= 0 else None,
-            "signal": -code if code < 0 else None,
-            "cpu_s": usage.ru_utime + usage.ru_stime,
-            "cause": self._cause,
-        }
-        self.tell(END, json.dumps(end).encode())
+        exit_code, signal = (code, "null") if code >= 0 else ("null", -code)
+        cpu_s = usage.ru_utime + usage.ru_stime
+        end = f'"exit_code": {exit_code}, "signal": {signal}, "cpu_s": {cpu_s:f}, "cause": "{self._cause}"'
+        self.tell(END, f"{{{end}}}".encode())
 
     def tell(self, kind: bytes, payload: bytes) -> None:
         """One message to the outside, under the nonce."""
@@ -176,16 +179,21 @@ class Supervisor:
 def kill_everything(child: int) -> None:
     """All that the program started: threads, children, daemons."""
     if os.getpid() != 1:  # not shut in (a user's own code): the program's session
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)
+        _kill_unless_gone(-child)
         return
     while True:
-        with suppress(ProcessLookupError):
-            os.kill(-1, signal.SIGKILL)
+        _kill_unless_gone(-1)
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
+
+
+def _kill_unless_gone(target: int) -> None:
+    try:
+        os.kill(target, _signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
 
 
 def _read_rest(descriptor: int) -> bytes:
@@ -223,9 +231,11 @@ def supervise(
         os.set_blocking(descriptor, False)
     wakeup = _wake_on_child()
     supervisor = Supervisor(control, rpc, out, err, child, limits)
-    with suppress(BrokenPipeError, ConnectionResetError):  # the outside is gone
+    try:
         supervisor.tell(READY, b"")
         supervisor.run(wakeup)
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(1)  # the outside is gone
     os._exit(0)
 
 
@@ -234,7 +244,7 @@ RPC = 3
 
 
 def _socket_pair() -> tuple[int, int]:
-    one, other = socket.socketpair()
+    one, other = _socket.socketpair()
     return one.detach(), other.detach()
 
 
@@ -251,6 +261,6 @@ def _wake_on_child() -> int:
     reader, writer = os.pipe()
     for descriptor in (reader, writer):
         os.set_blocking(descriptor, False)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
     return reader

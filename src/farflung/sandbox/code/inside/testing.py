@@ -7,21 +7,28 @@
 Counts are made here, out of the program's reach.
 """
 
+from __future__ import annotations
+
 import builtins
 import json
 import os
 import sys
 import types
-from typing import Any, NoReturn
 
 from farflung.sandbox.code.inside.codec import dumps
-from farflung.sandbox.code.inside.collecting import Case, collect
+from farflung.sandbox.code.inside.collecting import collect
 from farflung.sandbox.code.inside.frames import frame, read_frame, write_all
 from farflung.sandbox.code.inside.pytest_shim import Skipped, make_module
 from farflung.sandbox.code.inside.remote import Connection, ProgramGone, Unsupported, made_by_program
 from farflung.sandbox.code.inside.script import open_standard_streams
 from farflung.sandbox.code.inside.supervisor import OVERHEAD_BYTES
-from farflung.sandbox.isolation.limits import Limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from farflung.sandbox.code.inside.collecting import Case
+    from farflung.sandbox.isolation.limits import Limits
 
 MODULE = "solution"
 _MAX_NAME = 200

@@ -1,0 +1,44 @@
+"""The one task of a sandbox, as it crosses the wall: fields with names.
+
+    job = (name frame, kind byte + value frame) ...
+
+Texts cross as they are; any other value is JSON, whose parser is loaded only then.
+"""
+
+from __future__ import annotations
+
+from farflung.sandbox.code.inside.frames import FrameBuffer, frame
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_TEXT, _JSON = b"t", b"j"
+
+
+def pack(job: Mapping[str, object]) -> bytes:
+    """The inverse of `unpack`."""
+    return b"".join(frame(name.encode()) + frame(_encode(value)) for name, value in job.items())
+
+
+def unpack(data: bytes) -> dict[str, Any]:
+    """Raises nothing for what `pack` made."""
+    parts = FrameBuffer(len(data)).feed(data)
+    return {name.decode(): _decode(value) for name, value in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _encode(value: object) -> bytes:
+    if isinstance(value, str):
+        return _TEXT + value.encode("utf-8", "surrogatepass")
+    import json
+
+    return _JSON + json.dumps(value).encode()
+
+
+def _decode(data: bytes) -> Any:
+    if data[:1] == _TEXT:
+        return data[1:].decode("utf-8", "surrogatepass")
+    import json
+
+    return json.loads(data[1:])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.envs.episode import AgentTurn, Episodic, num_agents_of
-from farflung.envs.take_away import TakeAway
+from farflung.envs.take_away import NUM_REPEATS, TakeAway
 from farflung.errors import UserError
 from farflung.wire.task import Task
 
@@ -83,11 +83,10 @@ def test_every_game_ends_within_its_turns_with_one_winner_and_both_have_moved(in
     assert sum(each.grade.correct or 0 for each in env.grade_episode(of, turns)) == 1.0
 
 
-@given(st.integers(0, 30))
-def test_right_play_wins_against_right_play_exactly_where_theory_says(index: int) -> None:
-    env = game(opponent="perfect")
-    of = env.task("train", index)
-    most, pile = map(int, of.answer.rstrip(":").split("/"))
+@pytest.mark.parametrize("prompt", [f"{most}/{pile}:" for most in (2, 3) for pile in range(4, 22)])
+def test_right_play_wins_against_right_play_exactly_where_theory_says(prompt: str) -> None:
+    env, of = game(opponent="perfect"), task(prompt)
+    most, pile = map(int, prompt.rstrip(":").split("/"))
     turns = list[AgentTurn]()
     while (ask := env.next_ask(of, turns)) is not None:
         left = int(ask.messages[0].content.rstrip(":").rpartition("/")[2])
@@ -98,9 +97,19 @@ def test_right_play_wins_against_right_play_exactly_where_theory_says(index: int
 
 def test_a_scripted_opponent_answers_the_same_every_time_and_is_no_agent() -> None:
     env = game(opponent="random")
-    of = env.task("train", 3)
+    of = env.task("heldout", 3)
     assert num_agents_of(env) == 1
     assert env.next_ask(of, said("1", num_agents=1)) == env.next_ask(of, said("1", num_agents=1))
+
+
+def test_against_a_script_every_start_can_be_won_and_nothing_is_trained_on() -> None:
+    env = game(opponent="perfect")
+    assert env.num_tasks == 0
+    starts = [env.task("heldout", index).answer for index in range(env.num_heldout_tasks)]
+    assert len(starts) == NUM_REPEATS * len(set(starts))
+    for start in starts:
+        most, pile = map(int, start.rstrip(":").split("/"))
+        assert pile % (most + 1)
 
 
 @given(st.integers(0, 30), st.integers(0, 1000))

@@ -4,8 +4,9 @@
     3/16:      to the second player: a prompt of its own
     13:        what is left when a player's turn comes again
 
-One model plays both sides (`opponent` "self": two agents, each with its own rollout and reward), or plays first against
-a scripted opponent, which makes a fixed test of it. What is no legal move takes one counter and costs `illegal_cost`
+One model plays both sides (`opponent` "self": two agents, each with its own rollout and reward). Against a scripted
+opponent it plays first, from every start that right play wins, `NUM_REPEATS` times each: a fixed test set that nothing
+is trained on. What is no legal move takes one counter and costs `illegal_cost`
 times its share of the moves. The winner has a reward of 1, the loser of 0. Whoever leaves a multiple of k + 1 wins with
 right play (Bouton 1901), so the component `best` says how well a player plays whoever won: its share of winning moves
 among the positions that had one.
@@ -22,9 +23,12 @@ from farflung.envs.arguments import parse_arguments
 from farflung.envs.base import Grade, Split
 from farflung.envs.episode import AgentTurn, Ask, EpisodeEnvironment, EpisodeGrade
 from farflung.envs.problems import ProblemSet, uniform
-from farflung.envs.tasks import single_turn
+from farflung.envs.tasks import check_index, single_turn
 from farflung.wire.pool import EnvArg
 from farflung.wire.task import Message, Task
+
+NUM_REPEATS = 16
+"""Games from each start of the test set, so that its accuracy has a standard error of about 3 points."""
 
 
 class TakeAwayConfig(Config):
@@ -95,13 +99,21 @@ class TakeAway(EpisodeEnvironment):
         self.num_agents = 2 if self.config.opponent == "self" else 1
         self.max_turns = self.config.max_pile
         self._num_piles = self.config.max_pile - self.config.max_take
-        self._problems = ProblemSet(self.name, seed, (self.config.max_take - 1) * self._num_piles)
-        self.num_tasks = self._problems.num_tasks
-        self.num_heldout_tasks = self._problems.num_heldout_tasks
+        num_starts = (self.config.max_take - 1) * self._num_piles
+        self._problems = ProblemSet(self.name, seed, num_starts)
+        starts = [self._start(number) for number in range(num_starts)]
+        self._winnable = [(most, pile) for most, pile in starts if pile % (most + 1)]
+        is_test = self.num_agents == 1
+        self.num_tasks = 0 if is_test else self._problems.num_tasks
+        self.num_heldout_tasks = len(self._winnable) * NUM_REPEATS if is_test else self._problems.num_heldout_tasks
 
     def task(self, split: Split, index: int, target_length: int = 0) -> Task:
-        most, pile = divmod(self._problems.number(split, index), self._num_piles)
-        prompt = f"{most + 2}/{pile + self.config.max_take + 1}:"
+        check_index(split, index, self.num_tasks if split == "train" else self.num_heldout_tasks)
+        if self.num_agents == 1:
+            most, pile = self._winnable[index % len(self._winnable)]
+        else:
+            most, pile = self._start(self._problems.number(split, index))
+        prompt = f"{most}/{pile}:"
         return single_turn(
             env=self.name, split=split, index=index, prompt=prompt, answer=prompt, target_length=target_length
         )
@@ -129,6 +141,11 @@ class TakeAway(EpisodeEnvironment):
 
     def alphabet(self) -> str:
         return "0123456789/:"
+
+    def _start(self, number: int) -> tuple[int, int]:
+        """Most counters of a move, and the pile."""
+        most, pile = divmod(number, self._num_piles)
+        return most + 2, pile + self.config.max_take + 1
 
     def _game(self, task: Task, turns: Sequence[AgentTurn]) -> Game:
         """After these turns, and the answers of a scripted opponent."""

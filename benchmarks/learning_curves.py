@@ -4,8 +4,8 @@
 
 Held-out accuracy after the warm start and at the end, with the minutes that it took; of take-away, which learns by
 self-play, the share of games that it wins against an opponent that never errs, from starts that can be won. A run is
-one of `farflung run NAME --local --run.seed=N`; nothing is tuned per seed. Curves go to `learning_curves.jsonl`, of which the newest of each name
-and seed counts for the picture, `docs/images/learning.png`.
+one of `farflung run NAME --local --run.seed=N`; nothing is tuned per seed. Curves go to `learning_curves.jsonl`, of
+which the newest of each name and seed counts for the picture, `docs/images/learning.png`.
 """
 
 import json

@@ -17,10 +17,10 @@ from farflung.api.patience import Patience
 from farflung.broadcast.fetch import PolicyFetcher
 from farflung.engine.base import Cancelled
 from farflung.engine.torch_engine import TorchEngine
-from farflung.errors import PeerFault, Transient
+from farflung.errors import PeerFault, Transient, UserError
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.node import PoolStatus, Role
-from farflung.wire.pool import PoolSpec
+from farflung.wire.pool import EnvArg, EnvironmentSpec, PoolSpec
 from farflung.wire.rollout_file import read_rollouts
 from farflung.wire.submission import Assignment
 from farflung.wire.verdict import RejectReason
@@ -118,6 +118,37 @@ async def test_a_lease_becomes_a_file_and_a_claim_that_agree(place: Place) -> No
     assert {rollout.policy_version for rollout in rollouts} == {lease.policy_version} == {0}
     assert [rollout.task_id for rollout in rollouts[::4]] == [f"train/{index}" for index in lease.task_indices]
     assert (submission.node, submission.lease_id, submission.slot) == ("sampler", lease.lease_id, lease.slot)
+
+
+def budgeted_pool() -> PoolSpec:
+    """Three tokens for slow machines, three or four for others, told as one more digit in front."""
+    args: dict[str, EnvArg] = {"num_digits": 2, "budget.targets": "3,4", "budget.told": "{target}"}
+    environment = EnvironmentSpec(
+        name="budgeted:sort-digits",
+        args={**args, "budget.where": "start"},
+        seed=POOL.environment.seed,
+        num_tasks=POOL.environment.num_tasks,
+        target_lengths=(3, 4),
+    )
+    return pool_spec(environment=environment, capability_classes={"slow": (3,)}, max_outstanding_groups=16)
+
+
+async def test_a_worker_works_in_the_class_that_it_measures(tmp_path: Path) -> None:
+    """A slot takes a moment of a lease of 30 seconds, so the class of the second one has the longer targets."""
+    async with a_place(tmp_path, budgeted_pool()) as place:
+        await place.publish()
+        async with place.working(capability_class="auto"):
+            assignments = await place.handed_in(3)
+    leases = [assignment.lease for assignment in assignments[:3]]
+    assert [lease.capability_class for lease in leases] == ["slow", "any", "any"]
+    assert leases[0].target_lengths == (3, 3)
+    assert {target for lease in leases[1:] for target in lease.target_lengths} == {3, 4}
+
+
+async def test_a_worker_of_a_class_that_the_pool_does_not_have_says_so(tmp_path: Path) -> None:
+    async with a_place(tmp_path, budgeted_pool()) as place:
+        with pytest.raises(UserError, match="any, auto, slow"):
+            await place.run(asyncio.Event(), capability_class="slwo")
 
 
 async def test_it_goes_on_with_the_new_version_and_a_file_has_one(place: Place) -> None:

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.sandbox.code.inside.codec import MAX_DEPTH, NotPlain, dumps, from_tree, to_tree
+from farflung.sandbox.code.inside.codec import MAX_DEPTH, NotPlain, from_tree, to_tree
+from farflung.sandbox.code.inside.job import pack, unpack
+from farflung.sandbox.code.inside.json_text import dumps, loads
 
 HASHABLE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary() | st.fractions(),
@@ -80,3 +82,28 @@ def test_keys_that_were_chosen_to_collide_are_refused_and_others_are_not(tag: st
     assert len(from_tree(tree(1 << 20))) == 4999
     with pytest.raises(NotPlain, match="the same hash"):
         from_tree(tree((1 << 61) - 1))
+
+
+@given(PLAIN)
+def test_the_short_way_to_json_writes_what_the_long_way_reads(value: Any) -> None:
+    tree = to_tree(value)
+    assert json.loads(dumps(tree)) == loads(json.dumps(tree).encode()) == tree
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b" 1", b"1 ", b"1 2", b"[1", b"NaN", b"-Infinity", b"{1:2}", b'"\n"', b"\xff", b"'a'"]
+)
+def test_the_short_way_reads_one_value_and_nothing_else(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        loads(data)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_the_short_way_writes_no_number_without_a_form(value: float) -> None:
+    with pytest.raises(ValueError):
+        dumps([value])
+
+
+def test_a_task_crosses_as_it_is() -> None:
+    job = {"program": "\udc80 = 'é\0'", "stdin": "", "entry": None, "exports": {"f": {"callable": 3}}, "cpu_s": "0.5"}
+    assert unpack(pack(job)) == job

@@ -7,6 +7,7 @@ can kill this sandbox, and no other by mistake. The keeper ends when its request
 """
 
 import array
+import gc
 import json
 import os
 import resource
@@ -83,8 +84,11 @@ class Keeper:
 
     def prepare(self) -> None:
         """Once. Raises `OSError`."""
-        for name in _WARM.split():
-            __import__(name)
+        if self._kind != "bubblewrap":  # which starts every interpreter anew
+            for name in _WARM.split():
+                __import__(name)
+            gc.freeze()  # a collection in a fork would copy every page that it looks at
+        gc.disable()
         if self._kind == "none":
             return
         if os.geteuid() == 0:

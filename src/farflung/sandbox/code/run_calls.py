@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from farflung.sandbox.code.compare import same_value
-from farflung.sandbox.code.inside.codec import MAX_DEPTH, Tree, dumps, to_tree
+from farflung.sandbox.code.inside.codec import MAX_DEPTH, Tree, to_tree
+from farflung.sandbox.code.inside.json_text import dumps
 from farflung.sandbox.code.report import Outcome, TestOutcome, outcome_of
 from farflung.sandbox.code.run_script import Take
 from farflung.sandbox.code.sandbox import Sandbox

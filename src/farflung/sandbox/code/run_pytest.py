@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from farflung.errors import Transient
-from farflung.sandbox.code.inside.codec import dumps
+from farflung.sandbox.code.inside.json_text import dumps
 from farflung.sandbox.code.report import Outcome, TestOutcome, outcome_of
 from farflung.sandbox.code.run_calls import load, read_message
 from farflung.sandbox.code.run_script import Take

@@ -10,11 +10,11 @@ Answers are data: nobody outside believes more of them than that the program gav
 
 from __future__ import annotations
 
-import json
 import operator
 
-from farflung.sandbox.code.inside.codec import NotPlain, dumps, from_tree, to_tree
+from farflung.sandbox.code.inside.codec import NotPlain, from_tree, to_tree
 from farflung.sandbox.code.inside.frames import frame, read_frame, write_all
+from farflung.sandbox.code.inside.json_text import dumps, loads
 from farflung.sandbox.code.inside.script import execute, open_standard_streams
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ class Answers:
         exports = {name: self._export(value) for name, value in self._names.items() if not name.startswith("__")}
         self._say({"loaded": exports})
         while True:
-            self._say(self._answer(json.loads(read_frame(self._rpc, self._max_bytes))))
+            self._say(self._answer(loads(read_frame(self._rpc, self._max_bytes))))
 
     def _answer(self, question: dict[str, Any]) -> dict[str, Tree]:
         try:

@@ -10,7 +10,6 @@ Subclasses of these travel as their base. Anything else is the caller's affair: 
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 
@@ -139,8 +138,3 @@ def _check_hashes(items: list[Any]) -> list[Any]:
     if len(items) > _FEW and 2 * len(set(map(hash, items))) < len(items):
         raise NotPlain(f"{len(items)} keys, most of them with the same hash")
     return items
-
-
-def dumps(tree: Tree) -> bytes:
-    """A tree, or a message made of trees, as bytes; ASCII only."""
-    return json.dumps(tree, separators=(",", ":"), allow_nan=False).encode()

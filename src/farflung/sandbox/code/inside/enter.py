@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
     from farflung.sandbox.isolation.limits import Limits
 
-BOOT = "import sys; sys.path.insert(0, {source!r}); from farflung.sandbox.code.inside.enter import main; main()"
+BOOT = (
+    "import gc; gc.disable(); import sys; sys.path.insert(0, {source!r}); "
+    "from farflung.sandbox.code.inside.enter import main; main()"
+)
 
 
 def main() -> NoReturn:

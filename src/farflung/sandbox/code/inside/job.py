@@ -2,12 +2,13 @@
 
     job = (name frame, kind byte + value frame) ...
 
-Texts cross as they are; any other value is JSON, whose parser is loaded only then.
+Texts cross as they are, any other value as JSON.
 """
 
 from __future__ import annotations
 
 from farflung.sandbox.code.inside.frames import FrameBuffer, frame
+from farflung.sandbox.code.inside.json_text import dumps, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,14 +32,8 @@ def unpack(data: bytes) -> dict[str, Any]:
 def _encode(value: object) -> bytes:
     if isinstance(value, str):
         return _TEXT + value.encode("utf-8", "surrogatepass")
-    import json
-
-    return _JSON + json.dumps(value).encode()
+    return _JSON + dumps(value)
 
 
 def _decode(data: bytes) -> Any:
-    if data[:1] == _TEXT:
-        return data[1:].decode("utf-8", "surrogatepass")
-    import json
-
-    return json.loads(data[1:])
+    return data[1:].decode("utf-8", "surrogatepass") if data[:1] == _TEXT else loads(data[1:])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
-import sys
 
 from farflung.sandbox.code.inside.frames import read_frame
 from farflung.sandbox.code.inside.interpreter import run_interpreter
@@ -27,14 +27,15 @@ def run_program(rpc: int, limits: Limits) -> NoReturn:
     except EOFError:
         os._exit(0)
     _limit_cpu(float(job["cpu_s"]))
-    sys.path[:0] = job.get("packages", [])
     match job["mode"]:
         case "script":
             os.close(rpc)
+            _collect_garbage()
             run_script(job)
         case "answers":
             from farflung.sandbox.code.inside.answers import Answers
 
+            _collect_garbage()
             try:
                 Answers(rpc, limits.message_bytes + OVERHEAD_BYTES).serve(job)
             except (EOFError, OSError):
@@ -43,11 +44,18 @@ def run_program(rpc: int, limits: Limits) -> NoReturn:
         case "tests":
             from farflung.sandbox.code.inside.testing import run_tests
 
+            _collect_garbage()
             run_tests(rpc, job, limits)
         case "interpreter":
             run_interpreter(rpc, job)
         case mode:
             raise AssertionError(f"unknown mode {mode}")
+
+
+def _collect_garbage() -> None:
+    """From now on, of what the program makes; what was there before is shared with other processes and stays."""
+    gc.freeze()
+    gc.enable()
 
 
 def limit(limits: Limits) -> None:

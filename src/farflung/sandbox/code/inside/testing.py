@@ -10,14 +10,13 @@ Counts are made here, out of the program's reach.
 from __future__ import annotations
 
 import builtins
-import json
 import os
 import sys
 import types
 
-from farflung.sandbox.code.inside.codec import dumps
 from farflung.sandbox.code.inside.collecting import collect
 from farflung.sandbox.code.inside.frames import frame, read_frame, write_all
+from farflung.sandbox.code.inside.json_text import dumps, loads
 from farflung.sandbox.code.inside.pytest_shim import Skipped, make_module
 from farflung.sandbox.code.inside.remote import Connection, ProgramGone, Unsupported, made_by_program
 from farflung.sandbox.code.inside.script import open_standard_streams
@@ -86,7 +85,7 @@ class TestRun:
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         self._say(question)
-        answer: dict[str, Any] = json.loads(read_frame(self._rpc, self._max_bytes))
+        answer: dict[str, Any] = loads(read_frame(self._rpc, self._max_bytes))
         if "gone" in answer:
             raise ProgramGone("the program ended")
         return answer

@@ -15,6 +15,8 @@ from rich.console import Console
 
 from farflung.cli.env.tables import table
 from farflung.envs import reasoning_gym, reasoning_gym_sets
+from farflung.envs.budgeted import PREFIX as BUDGETED
+from farflung.envs.budgeted import Budgeted
 from farflung.envs.mixture import Mixture
 from farflung.envs.packages.index import Index
 from farflung.envs.registry import BUILT_IN, entry_point_names, home_folder
@@ -47,7 +49,7 @@ def run_list(arguments: Namespace) -> int:
 def here(*, with_all: bool) -> Iterator[Listed]:
     """Built in, of reasoning-gym, of installed distributions, of packages."""
     ours = version("farflung")
-    for name, factory in {**BUILT_IN, Mixture.name: Mixture}.items():
+    for name, factory in {**BUILT_IN, Mixture.name: Mixture, f"{BUDGETED}...": Budgeted}.items():
         yield Listed(name=name, version=ours, origin="built in", summary=_summary(factory))
     yield from _reasoning_gym(with_all=with_all)
     for name, point in sorted(entry_point_names().items()):

@@ -1,4 +1,4 @@
-"""Any environment of one turn with thinking budgets: `budgeted:gsm8k` asks what `gsm8k` asks, and for a length.
+"""Any environment of one turn with thinking budgets: `budgeted:dataset` asks what `dataset` asks, and for a length.
 
     budget.targets    "512,1024,2048"     a small fixed set, or "64..256" = all of these, "64..256/8" = every eighth
     budget.told       " Think for {target} tokens before giving a response."      (INTELLECT-2, arXiv 2505.07291)

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -20,12 +22,14 @@ from farflung.model.characters import character_tokenizer
 from farflung.model.tokenizer import Tokenizer
 from farflung.rl.types import RolloutGroup
 from farflung.trainer.intake import IntakeRules, graded_groups
-from farflung.validation.case import JudgeRules
+from farflung.validation.case import Case, JudgeRules, SlotEvidence, Transcript
+from farflung.validation.checks import proof_shape
 from farflung.validator.evidence import Judge
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.lease import Lease
 from farflung.wire.pool import EnvironmentSpec, PoolSpec
+from farflung.wire.proof import DEFAULT_RULES
 from farflung.wire.rollout import Rollout, StopReason
 from farflung.wire.rollout_file import write_rollouts
 from farflung.wire.submission import Assignment
@@ -372,6 +376,34 @@ def test_an_episode_that_was_given_up_has_no_reward_and_the_others_have_theirs()
     assert [result.reward is None for result in results] == [position in (2, 3) for position in range(16)]
     assert judgement.verdict.measured["grading_fault/timeout"] == 2.0
     assert results[2].spans == ()
+
+
+def transcripts(spans: tuple[tuple[int, int], ...], rollouts: Sequence[Rollout]) -> list[Transcript]:
+    return [Transcript(spans=spans) for _ in rollouts]
+
+
+def test_of_an_episode_that_could_not_be_replayed_no_proof_is_asked() -> None:
+    rollouts = GAMES.sampled()
+    proven = msgspec.structs.replace(
+        GAMES.spec, trust="proven", coordinator="0x" + 40 * "1", trainer="0x" + 40 * "2", proofs=DEFAULT_RULES
+    )
+    rules = replace(GAMES.rules, pool=proven)
+    data = write_rollouts(rollouts, GAMES.spec.digest())
+    cases = [
+        Case(
+            submission=submission_for(GAMES.lease, rollouts, data, "rollouts/2"),
+            lease=GAMES.lease,
+            rollouts=rollouts,
+            rules=rules,
+            evidence=SlotEvidence(
+                env=GAME.name, task_ids=(), prompt_tokens=(), read_episodes=partial(transcripts, spans)
+            ),
+            current_version=0,
+        )
+        for spans in ((), ((0, 1),))
+    ]
+    assert proof_shape(cases[0]) is None
+    assert "a proof of" in (proof_shape(cases[1]) or "")
 
 
 class GradesNothing(TakeAway):

@@ -249,11 +249,10 @@ def test_without_walls_a_users_own_code_runs() -> None:
         assert rule(made, "import time\ntime.sleep(0.1)\nprint(1)", REVERSE) == (0.0, "wrong_result")
 
 
-@pytest.mark.parametrize("name", ["add", "mod", "pow", "len", "contains", "()", "."])
-@pytest.mark.parametrize("program", ["pass", "def add(a, b): return a * 100 + b"])
-def test_no_operator_answers_for_the_program(pool: CodePool, name: str, program: str) -> None:
-    tests = CallTests(function=name, tests=(CallTest(args=[2, 3], expected={"add": 5, "mod": 2, "pow": 8}.get(name)),))
-    assert rule(pool, program, tests)[0] == 0.0
+@pytest.mark.parametrize("name", ["add", "mod", "pow"])
+def test_another_functions_name_is_no_function_either(pool: CodePool, name: str) -> None:
+    tests = CallTests(function=name, tests=[CallTest(args=[2, 3], expected={"add": 5, "mod": 2, "pow": 8}[name])])
+    assert rule(pool, "def add_(a, b): return a + b\nimport operator", tests)[0] == 0.0
 
 
 def test_a_function_named_as_an_operator_is_the_programs(pool: CodePool) -> None:

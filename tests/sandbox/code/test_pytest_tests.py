@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from farflung.sandbox.code.attacks.attack import LIMITS
+from farflung.sandbox.code.attacks.substitutes import HEAD, IN_TESTS, facing
 from farflung.sandbox.code.config import CodePoolConfig
 from farflung.sandbox.code.pool import CodePool
 from farflung.sandbox.code.report import Outcome
@@ -137,40 +138,10 @@ def test_a_call_without_end_is_a_time_limit() -> None:
     assert report.outcomes[0].outcome == Outcome.TIME_LIMIT
 
 
-SWEET = """
-class Z:
-    def __sub__(self, other): return 0.0
-    __rsub__ = __add__ = __mul__ = __pow__ = __sub__
-    def __abs__(self): return 0.0
-    def __contains__(self, item): return True
-    def __iter__(self): return iter([1])
-    def __eq__(self, other): return True
-    def __float__(self): return 0.5
-def f(*args): return Z()
-"""
-
-
-@pytest.mark.parametrize(
-    ("program", "test"),
-    [
-        ("def f(x): return 12345.0\ndef abs(x): return 0", "assert abs(f(3.5) - 0.5) < 1e-6"),
-        ("def f(x): return [7]\ndef tuple(x): return 1", "assert tuple(f(1)) == tuple([1, 2])"),
-        ("def f(x): return [7]\ndef set(x): return 1", "assert set(f(1)) == set((4, 5))"),
-        ("def f(x): return 7\nValueError = Exception", "import pytest\n    with pytest.raises(ValueError): f({}['x'])"),
-        ("def f(x): return [9]\ndef zip(*a): return []", "for a, b in zip(f([2, 1]), [1]): assert a == b"),
-        ("def f(x): return 0\ndef isinstance(*a): return True", "r = f(1); assert isinstance(r, int) and r == 2"),
-        (SWEET, "assert abs(f(3.5) - 0.5) < 1e-6"),
-        (SWEET, "assert (f(2) - 1.4142) ** 2 < 1e-6"),
-        (SWEET, "assert abs(0.5 - f(3.5)) < 1e-6"),
-        (SWEET, "import unittest\n    unittest.TestCase().assertAlmostEqual(f(3.5), 0.5)"),
-        (SWEET, "assert 5 in f(3)"),
-        ("import os\nos.write(3, b'x' * 8)\ndef f(x): return 2", "assert f(1) == 2"),
-    ],
-)
-@pytest.mark.parametrize("head", ["", "from solution import *\n"])
-def test_names_and_objects_of_the_program_decide_nothing(pool: CodePool, head: str, program: str, test: str) -> None:
-    """Wrong programs that once won, or got away without a verdict."""
-    assert verdict(pool, f"{head}def test_it():\n    {test}\n", program)[0] == 0.0
+@pytest.mark.parametrize(("program", "body"), [case[1:] for case in IN_TESTS], ids=[case[0] for case in IN_TESTS])
+def test_names_and_objects_of_the_program_decide_nothing(pool: CodePool, program: str, body: str) -> None:
+    """The corpus has them with `from solution import *`; here the names are in the file by themselves."""
+    assert pool.run(program, facing(body, HEAD)).decision.verdict == 0.0
 
 
 def test_a_name_of_the_program_that_is_a_builtin_can_be_asked_for(pool: CodePool) -> None:
@@ -178,8 +149,3 @@ def test_a_name_of_the_program_that_is_a_builtin_can_be_asked_for(pool: CodePool
     assert verdict(pool, source, "def abs(x): return 3") == (1.0, "all_tests_passed")
     check = "def check(candidate): assert candidate(-3) == 3"
     assert verdict(pool, check, "def abs(x): return 3", entry="abs") == (1.0, "all_tests_passed")
-
-
-def test_keys_with_equal_hashes_among_a_programs_names_cost_it_the_test(pool: CodePool) -> None:
-    program = "M = {i * (2**61 - 1) for i in range(1, 3000)}\ndef f(): return 2"
-    assert verdict(pool, "def test_it(): assert f() == 2", program)[0] == 0.0

@@ -9,7 +9,6 @@ Counts are made here, out of the program's reach.
 
 from __future__ import annotations
 
-import builtins
 import os
 import sys
 import types
@@ -17,6 +16,7 @@ import types
 from farflung.sandbox.code.inside.collecting import collect
 from farflung.sandbox.code.inside.frames import frame, read_frame, write_all
 from farflung.sandbox.code.inside.json_text import dumps, loads
+from farflung.sandbox.code.inside.offers import offered
 from farflung.sandbox.code.inside.pytest_shim import Skipped, make_module
 from farflung.sandbox.code.inside.remote import Connection, ProgramGone, Unsupported, made_by_program
 from farflung.sandbox.code.inside.script import open_standard_streams
@@ -52,16 +52,17 @@ class TestRun:
         sys.modules[MODULE] = solution
         sys.modules["pytest"] = make_module()
         module = types.ModuleType("tests")
-        offered = {name: value for name, value in vars(solution).items() if _is_offered(name, job["entry"])}
-        module.__dict__.update(offered)
-        solution.__all__ = list(offered)  # type: ignore[attr-defined]  # what `from solution import *` gives
+        names = vars(solution)
+        free = {name: names[name] for name in offered(names, job["entry"], job["source"], MODULE)}
+        module.__dict__.update(free)
+        solution.__all__ = list(free)  # type: ignore[attr-defined]  # what `from solution import *` gives
         try:
             exec(compile(job["source"], "<tests>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - sandboxed
         except BaseException as error:  # noqa: BLE001 - told, with whose fault it is
             blame = "failed_to_load" if _is_programs_fault(error) else "cannot_run"
             self._say({blame: _text(error)})
             return
-        own = {name: value for name, value in vars(module).items() if offered.get(name) is not value}
+        own = {name: value for name, value in vars(module).items() if free.get(name) is not value}
         cases = collect(own, job["entry"], solution)  # what the program calls test_x is no test
         if hasattr(solution, job["entry"] or ""):
             setattr(module, job["entry"], getattr(solution, job["entry"]))  # the file may define a stub of that name
@@ -92,11 +93,6 @@ class TestRun:
 
     def _say(self, message: dict[str, Any]) -> None:
         write_all(self._rpc, frame(dumps(message)))
-
-
-def _is_offered(name: str, entry: str | None) -> bool:
-    """Whether the tests see a name of the program without importing it: builtins keep their meaning in the tests."""
-    return name == entry or not (name.startswith("__") or hasattr(builtins, name))
 
 
 def _nothing() -> None:

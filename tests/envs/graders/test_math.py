@@ -154,6 +154,35 @@ def test_a_failed_sandbox_is_no_verdict() -> None:
         ("sin(__x__)", "foreign_character"),
         (r"\sin \"x\"", "foreign_character"),
         ("a+b+c+d+f", "too_many_variables"),
+        (r"\gcd(a, b)", "unknown_command"),
+        (r"\frac{\partial f}{\partial x}", "unknown_command"),
+        (r"\nabla f", "unknown_command"),
+        (r"\sin\angle A", "unknown_command"),
+        ("f'(2)", "prime"),
+        ("(n!)! + n!!", "double_factorial"),
+        ("f^{(2)}(f)", "derivative"),
+        (r"\frac{dy}{dx}", "derivative"),
+        (r"\frac{d}{dx} \sin x", "derivative"),
+        ("A^T", "transpose"),
+        ("A^{T}+1", "transpose"),
+        (r"\sin AB", "adjacent_capitals"),
+        ("A^a", "letter_case"),
+        (r"\sin\theta + \Theta", "letter_case"),
+        ("f(-x)", "call"),
+        ("P(A+B)", "call"),
+        ("E[X^2]", "call"),
+        (r"\sin x/2", "slash_after_function"),
+        ("sin x/2", "slash_after_function"),
+        (r"\frac{1}{\infty}", "infinity"),
+        (r"\infty+1", "infinity"),
+        ("2024-01-02", "date"),
+        ("1/2/2024", "date"),
+        ("0x10", "literal"),
+        ("n p(1-p)", None),
+        (r"\sin(x)/2", None),
+        (r"(-\infty, \sin 1]", None),
+        (r"\sum_{n=1}^{\infty} x^n", None),
+        (r"\int_0^\infty x dx", None),
         (r"\sin(2x)+\pi", None),
         (r"\begin{pmatrix} \sin x & 1 \\ 2 & 3 \end{pmatrix}", None),
         (r"\sin x \text{ or } \cos x", None),
@@ -163,6 +192,26 @@ def test_a_failed_sandbox_is_no_verdict() -> None:
 def test_texts_that_are_known_to_be_misread_are_not_asked_about(text: str, rule: str | None) -> None:
     assert unfit(text, "1") == rule
     assert unfit("1", text) == rule
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "rule"),
+    [
+        (r"\sin A", r"\sin a", "letter_case"),
+        (r"\sin\gamma", r"\sin\Gamma", "letter_case"),
+        ("h(a+b)", "h(b+a)", "call"),
+        ("h(a+b)", "(b+a)h", None),
+    ],
+)
+def test_two_texts_may_be_unfit_together(gold: str, answer: str, rule: str | None) -> None:
+    assert unfit(gold, answer) == rule
+    assert unfit(answer, gold) == rule
+
+
+def test_a_limit_of_two_sides_is_not_that_of_one(grader: MathGrader) -> None:
+    assert grader.grade_answer(r"\infty", r"\lim_{x\to0}\frac1x").verdict == 0.0
+    assert grader.grade_answer("1", r"\lim_{x\to0}\frac{|x|}{x}").verdict == 0.0
+    assert grader.grade_answer("1", r"\lim_{x\to0}\frac{\sin x}{x}").verdict == 1.0
 
 
 def test_options_reach_the_rules() -> None:

@@ -64,8 +64,13 @@ def _same(gold: Any, answer: Any) -> bool:
     if isinstance(gold, sympy.Set) and isinstance(answer, sympy.Set):
         return _same_sets(gold, answer)
     if isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr):
-        return _same_values(gold.doit(), answer.doit())
+        return _same_values(_of_two_sides(gold).doit(), _of_two_sides(answer).doit())
     return False
+
+
+def _of_two_sides(value: Any) -> Any:
+    """Limits must exist from both sides: the library takes every limit from the right. Another raises ValueError."""
+    return value.replace(sympy.Limit, lambda term, symbol, at, _: sympy.Limit(term, symbol, at, "+-"))
 
 
 def _without_name(this: Any, other: Any) -> Any:

@@ -3,6 +3,7 @@
     code_output.py    what a program prints, foretold
     instructions/     constraints on form and words, the kinds of IFEval
     json_schema.py    a JSON document that keeps to a schema
+    schema/           JSON Schema itself, bounded in time
     json_value.py     a JSON document that equals another
     unscramble.py     sentences in their right order
     ascii_tree.py     a tree drawn in characters

@@ -12,6 +12,7 @@ after the thinking part. One pass over the lines, so linear in the text. This mo
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from farflung.rewards.extract import after_thinking
 
@@ -31,8 +32,7 @@ class CodeBlock:
     """False for a last block that the end of the text cut short."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Fence:
+class _Fence(NamedTuple):
     indent: str
     marks: str
     info: str
@@ -75,6 +75,8 @@ def code_blocks(text: str) -> Iterator[CodeBlock]:
 
 
 def _fence(line: str) -> _Fence | None:
+    if "```" not in line and "~~~" not in line:
+        return None
     match = _FENCE.fullmatch(line)
     return _Fence(match["indent"], match["marks"], match["info"].strip()) if match else None
 

@@ -11,8 +11,8 @@ are texts: 1 is not 1.0, and True is not true. Nothing is evaluated: two literal
 import unicodedata
 
 from farflung.rewards.decision import Decision
-from farflung.rewards.extract import boxed, final_answer, tagged
-from farflung.rewards.verifiers.spoken import answer_text, last_block, spoken_text
+from farflung.rewards.extract import boxed, final_answer
+from farflung.rewards.verifiers.spoken import marked_text, spoken_text
 
 OPENERS = "[({'\""
 """What a literal of several symbols begins with."""
@@ -66,8 +66,9 @@ def _inside(character: str) -> str:
 
 def _answer(completion: str) -> str:
     spoken = spoken_text(completion)
-    if tagged(spoken) is not None or last_block(spoken) is not None:
-        return answer_text(completion)
+    marked = marked_text(spoken)
+    if marked is not None:
+        return marked
     return boxed(spoken) or final_answer(completion) or spoken
 
 

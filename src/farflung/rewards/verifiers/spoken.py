@@ -18,10 +18,16 @@ def spoken_text(completion: str) -> str:
 def answer_text(completion: str) -> str:
     """The answer without outer line ends; "" if there is none."""
     spoken = after_thinking(completion) or ""
+    marked = marked_text(spoken)
+    return spoken.replace("\r\n", "\n").strip("\n") if marked is None else marked
+
+
+def marked_text(spoken: str) -> str | None:
+    """The answer where one is marked: in <answer>, there or else in the last closed block; None without a mark."""
     marked = tagged(spoken)
-    text = spoken if marked is None else marked
-    block = last_block(text)
-    return (text if block is None else block).replace("\r\n", "\n").strip("\n")
+    block = last_block(spoken if marked is None else marked)
+    found = marked if block is None else block
+    return None if found is None else found.replace("\r\n", "\n").strip("\n")
 
 
 def last_block(text: str) -> str | None:

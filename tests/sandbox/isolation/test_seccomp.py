@@ -1,6 +1,7 @@
 """The filter's bytes, run on a small machine of our own: every call on both machine types."""
 
 import errno
+import os
 import struct
 
 import pytest
@@ -8,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farflung.sandbox.isolation.seccomp import AUDIT_ARCH, NEW_NAMESPACES, TIOCSTI, filter_bytes
-from farflung.sandbox.isolation.syscall_numbers import ALLOWED, CLONE, CLONE3, IOCTL, SOCKETPAIR
+from farflung.sandbox.isolation.syscall_numbers import ALLOWED, CHANGING, CLONE, CLONE3, IOCTL, SOCKETPAIR
 
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 REFUSED = ERRNO | errno.EPERM
 MACHINES = (0, 1)
 
 
-def verdict(machine: int, number: int, *arguments: int, arch: int | None = None) -> int:
+def verdict(machine: int, number: int, *arguments: int, arch: int | None = None, read_only: bool = False) -> int:
     """What the kernel would do: classic BPF over struct seccomp_data."""
     words = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
     data = struct.pack("=IIQ6Q", number, AUDIT_ARCH[machine] if arch is None else arch, 0, *words)
-    code = list(struct.iter_unpack("=HBBI", filter_bytes(machine)))
+    code = list(struct.iter_unpack("=HBBI", filter_bytes(machine, read_only=read_only)))
     accumulator, place = 0, 0
     while True:
         operation, if_true, if_false, constant = code[place]
@@ -60,6 +61,21 @@ def test_socket_pairs_are_local_and_terminals_are_not_typed_into(machine: int) -
     assert verdict(machine, SOCKETPAIR[machine], 2) == REFUSED
     assert verdict(machine, IOCTL[machine], 0, TIOCSTI) == REFUSED
     assert verdict(machine, IOCTL[machine], 0, 0x5401) == ALLOW
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_filter_for_reading_opens_files_for_reading_only(machine: int) -> None:
+    listed = {name: numbers[machine] for name, numbers in ALLOWED.items() if numbers[machine] is not None}
+    assert set(ALLOWED) > CHANGING
+    for name, number in listed.items():
+        assert verdict(machine, number or 0, read_only=True) == (REFUSED if name in CHANGING else ALLOW), name
+    for flags in (os.O_RDONLY | os.O_CLOEXEC, os.O_RDONLY | os.O_NONBLOCK):
+        assert verdict(machine, listed["openat"] or 0, 0, 0, flags, read_only=True) == ALLOW
+    for flags in (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC, os.O_RDWR | os.O_APPEND):
+        assert verdict(machine, listed["openat"] or 0, 0, 0, flags, read_only=True) == REFUSED
+        assert verdict(machine, listed["openat"] or 0, 0, 0, flags) == ALLOW
+    if "open" in listed:
+        assert verdict(machine, listed["open"] or 0, 0, os.O_RDWR, read_only=True) == REFUSED
 
 
 @pytest.mark.parametrize("machine", MACHINES)

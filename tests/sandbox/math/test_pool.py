@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -266,3 +268,46 @@ def test_a_forked_process_has_children_of_its_own() -> None:
 def test_limits_must_be_positive() -> None:
     with pytest.raises(ValueError, match="cpu_s is 0"):
         MathPoolConfig(cpu_s=0)
+
+
+INSIDE = """
+import os, socket, subprocess, sys
+from farflung.sandbox.math import child
+def attempt(action):
+    try:
+        action()
+    except OSError:
+        return False
+    return True
+child._limit(1 << 30)
+child._shut_in()
+print([
+    attempt(lambda: socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=1)),
+    attempt(lambda: socket.socket(socket.AF_UNIX)),
+    attempt(lambda: open(sys.argv[2], "w").write("x")),
+    attempt(lambda: os.unlink(sys.argv[2])),
+    attempt(lambda: subprocess.run(["/bin/true"])),
+    attempt(lambda: open(sys.argv[2]).read()),
+])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the list of system calls is Linux's")
+def test_a_child_reaches_no_network_and_writes_no_file(tmp_path: Path) -> None:
+    """E5, for what an algebra system makes of an answer."""
+    victim = tmp_path / "file"
+    victim.write_text("kept")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        words = [sys.executable, "-c", INSIDE, str(listener.getsockname()[1]), str(victim)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[False, False, False, False, False, True]", done.stderr
+    assert victim.read_text() == "kept"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_a_running_child_is_under_the_filter(pool: MathPool) -> None:
+    assert pool.ask(r"\frac{1}{2}", "0.5").verdict == 1.0
+    (child, *_) = pool._idle
+    status = Path(f"/proc/{child.pid}/status").read_text(encoding="utf-8")
+    assert "Seccomp:\t2" in status
+    assert "NoNewPrivs:\t1" in status

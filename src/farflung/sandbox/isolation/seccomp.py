@@ -9,7 +9,7 @@ import ctypes
 import errno
 import struct
 
-from farflung.sandbox.isolation.syscall_numbers import ALLOWED, CLONE, CLONE3, IOCTL, SOCKETPAIR
+from farflung.sandbox.isolation.syscall_numbers import ALLOWED, CHANGING, CLONE, CLONE3, IOCTL, OPEN, OPENAT, SOCKETPAIR
 from farflung.sandbox.isolation.syscalls import PR_SET_NO_NEW_PRIVS, machine_index, prctl, syscall
 
 AUDIT_ARCH = (0xC000003E, 0xC00000B7)
@@ -17,7 +17,7 @@ _SECCOMP = (317, 277)
 _SET_MODE_FILTER = 1
 
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
-_NUMBER, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
 NEW_NAMESPACES = 0x7E020000
@@ -27,8 +27,16 @@ TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 """Push characters into a terminal: the escape of CVE-2017-5226 and its kin."""
 
 
-def filter_bytes(machine: int) -> bytes:
-    """The program for one machine type (column of `syscall_numbers`)."""
+O_WRITING = 0o1 | 0o2 | 0o100 | 0o1000
+"""O_WRONLY, O_RDWR, O_CREAT, O_TRUNC; the same on every machine type here."""
+
+
+def filter_bytes(machine: int, *, read_only: bool = False) -> bytes:
+    """The program for one machine type (column of `syscall_numbers`).
+
+    Args:
+        read_only: refuse whatever changes a file or a folder, or starts a program.
+    """
     refuse = _do(_RETURN, _ERRNO | errno.EPERM)
     allow = _do(_RETURN, _ALLOW)
     program = [
@@ -41,17 +49,22 @@ def filter_bytes(machine: int) -> bytes:
         *(_jump(_EQUAL, IOCTL[machine], 0, 5), _do(_LOAD, _ARG1)),
         *(_jump(_EQUAL, TIOCSTI, 1, 0), _jump(_EQUAL, TIOCLINUX, 0, 1), refuse, allow),
     ]
-    for numbers in ALLOWED.values():
+    if read_only:
+        for number, place in ((OPEN[machine], _ARG1), (OPENAT[machine], _ARG2)):
+            if number is not None:
+                program += [_jump(_EQUAL, number, 0, 4), _do(_LOAD, place), _jump(_ANY_BIT, O_WRITING, 0, 1)]
+                program += [refuse, allow]
+    for name, numbers in ALLOWED.items():
         number = numbers[machine]
-        if number is not None:
+        if number is not None and not (read_only and name in CHANGING):
             program += [_jump(_EQUAL, number, 0, 1), allow]
     return b"".join([*program, refuse])
 
 
-def load_filter() -> None:
+def load_filter(*, read_only: bool = False) -> None:
     """From now on and for good, for this thread and all its children. Raises `OSError`."""
     machine = machine_index()
-    code = filter_bytes(machine)
+    code = filter_bytes(machine, read_only=read_only)
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
     prctl(PR_SET_NO_NEW_PRIVS, 1)

@@ -197,6 +197,39 @@ ALLOWED: dict[str, tuple[int | None, int | None]] = {
     # randomness
     "getrandom": (318, 278),
 }
+CHANGING = frozenset(
+    [
+        "openat2",
+        "creat",
+        "rename",
+        "renameat",
+        "renameat2",
+        "mkdir",
+        "mkdirat",
+        "rmdir",
+        "link",
+        "linkat",
+        "unlink",
+        "unlinkat",
+        "symlink",
+        "symlinkat",
+        "truncate",
+        "chmod",
+        "fchmod",
+        "fchmodat",
+        "utime",
+        "utimes",
+        "utimensat",
+        "futimesat",
+        "fallocate",
+        "ftruncate",
+        "fork",
+        "vfork",
+        "execve",
+    ]
+)
+"""Of these, what changes files or starts programs; `openat2` because a filter cannot see its flags."""
+OPEN, OPENAT = ALLOWED["open"], ALLOWED["openat"]
 CLONE = (56, 220)
 CLONE3 = (435, 435)
 SOCKETPAIR = (53, 199)

@@ -1,8 +1,9 @@
 """The child: reads questions from its standard input, a socket, until it closes; answers each with a word.
 
 Its limits are the kernel's: address space, no files written, no core, and a timer of CPU time that ends the process in
-the middle of a multiplication, where no Python signal handler would run. What libraries print goes nowhere. It ends by
-itself when the parent is gone, after `cpu_s` at the latest.
+the middle of a multiplication, where no Python signal handler would run. Where Linux can, it also makes no system call
+that is not on the list for programs (`sandbox.isolation`), so no socket, and none that changes a file or starts a
+program. What libraries print goes nowhere. It ends by itself when the parent is gone, after `cpu_s` at the latest.
 """
 
 import os
@@ -10,8 +11,11 @@ import resource
 import signal
 import socket
 import sys
+from contextlib import suppress
 
 from farflung.sandbox.framing import receive_frame, send_frame
+from farflung.sandbox.isolation.landlock import restrict_files
+from farflung.sandbox.isolation.seccomp import load_filter
 from farflung.sandbox.math.protocol import Reply
 
 MAX_OPEN_FILES = 32
@@ -28,6 +32,7 @@ def main(memory_bytes: int, cpu_s: float, max_question_bytes: int) -> None:
 
     for text in WARM_UP:
         opinion(text, text, lambda: None)
+    _shut_in()
     send_frame(channel, Reply.READY)
     while (question := receive_frame(channel, max_question_bytes)) is not None:
         gold, answer = question
@@ -57,6 +62,14 @@ def _limit(memory_bytes: int) -> None:
         (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
     ):
         resource.setrlimit(limit, (value, value))
+
+
+def _shut_in() -> None:
+    """For good. Elsewhere than on Linux, and on a machine type without a list, the limits are all that there is."""
+    if sys.platform == "linux":
+        restrict_files(["/"], [], [])
+        with suppress(OSError):
+            load_filter(read_only=True)
 
 
 if __name__ == "__main__":

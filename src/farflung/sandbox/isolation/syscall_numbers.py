@@ -198,35 +198,12 @@ ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "getrandom": (318, 278),
 }
 CHANGING = frozenset(
-    [
-        "openat2",
-        "creat",
-        "rename",
-        "renameat",
-        "renameat2",
-        "mkdir",
-        "mkdirat",
-        "rmdir",
-        "link",
-        "linkat",
-        "unlink",
-        "unlinkat",
-        "symlink",
-        "symlinkat",
-        "truncate",
-        "chmod",
-        "fchmod",
-        "fchmodat",
-        "utime",
-        "utimes",
-        "utimensat",
-        "futimesat",
-        "fallocate",
-        "ftruncate",
-        "fork",
-        "vfork",
-        "execve",
-    ]
+    {
+        *("openat2", "creat", "rename", "renameat", "renameat2", "mkdir", "mkdirat", "rmdir", "link", "linkat"),
+        *("unlink", "unlinkat", "symlink", "symlinkat", "truncate", "ftruncate", "fallocate"),
+        *("chmod", "fchmod", "fchmodat", "utime", "utimes", "utimensat", "futimesat"),
+        *("fork", "vfork", "execve"),
+    }
 )
 """Of these, what changes files or starts programs; `openat2` because a filter cannot see its flags."""
 OPEN, OPENAT = ALLOWED["open"], ALLOWED["openat"]

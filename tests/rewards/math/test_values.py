@@ -243,3 +243,115 @@ def test_a_list_too_long_to_compare_is_itself() -> None:
     roots = ", ".join(rf"\sqrt{{{number}}}" for number in range(2, 192))
     assert grade_math(roots, roots).rule == "same_text"
     assert grade_math(roots, roots.replace("191", "193")).undecided
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("2024-01-02", "2024-02-01"),
+        ("2024-01-02", "2021"),
+        ("01/02/2024", r"\frac{1}{4048}"),
+        ("0x10", "0"),
+        ("0b11", "0"),
+        ("5\u20137", "-2"),
+        (r"\pm1\pm2", r"\pm3"),
+        ("y(1)=2", "y=2"),
+        ("y(0)=1", "y(1)=1"),
+        ("u(2)=3", "2u=3"),
+        (r"\frac{dy}{dx}", r"\frac{y}{x}"),
+        (r"\frac{d^2y}{dx^2}", r"\frac{dy}{x^2}"),
+        (r"A\times B", r"B\times A"),
+        (r"\vec a\times\vec b", r"\vec b\times\vec a"),
+        (r"1^{st}", "1"),
+        (r"\text{Alice or Bob}", r"\text{Alice and Bob}"),
+        ("3:30 pm", "3:30 am"),
+        ("3:30 pm", "3:30"),
+        ("x", "x=x"),
+        ("1", "1=1"),
+    ],
+)
+def test_notation_that_only_resembles_arithmetic_wins_nothing(gold: str, answer: str) -> None:
+    assert grade_math(gold, answer).verdict != 1.0
+    assert grade_math(answer, gold).verdict != 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"\pm1\pm2", "3,-3,1,-1"),
+        (r"(\pm1, 2)", "(1,2),(-1,2)"),
+        ("3:30 pm", "15:30"),
+        ("63 in", "5 ft 3 in"),
+        ("3:4", "3 to 4"),
+        ("x^2+C", "x^2+c"),
+        ("AB", "BA"),
+        (r"A\cdot B", "AB"),
+        (r"\mathbf i+2\mathbf j", r"\langle1,2\rangle"),
+        (r"\hat i+2\hat j", "(1,2)"),
+        (r"\text{True}", "T"),
+        (r"180^\circ", r"\pi\text{ radians}"),
+        ("1 year", "365 days"),
+        (r"k\pi, k\in\mathbb{Z}", r"k\pi"),
+        (r"\frac\pi2+k\pi, k\in\mathbb{Z}", r"k\pi-\frac\pi2, k\in\mathbb{Z}"),
+        (r"\sin k, k\in\mathbb{Z}", r"\sin n, n\in\mathbb{Z}"),
+    ],
+)
+def test_what_may_be_meant_otherwise_is_no_sure_no(gold: str, answer: str) -> None:
+    for one, other in ((gold, answer), (answer, gold)):
+        decision = grade_math(one, other)
+        assert decision.verdict != 1.0
+        assert decision.undecided, decision
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"\overline{AB}", r"\overline{BA}"),
+        (r"\angle ABC", r"\angle CBA"),
+        (r"\triangle ABC", r"\triangle CAB"),
+        (r"|3-4i|", "5"),
+        (r"|1+\sqrt3 i|", "2"),
+        (r"0.\bar3", r"\frac13"),
+        (r"0.1\overline6", r"\frac16"),
+        (r"0.\dot{3}", r"\frac13"),
+        (r"f^\prime(x)", "f'(x)"),
+        (r"f^{\prime\prime}", "f″"),
+        (r"\max(2,3)", "3"),
+        (r"\gcd(12,18)", "6"),
+        (r"\operatorname{lcm}(4,6)", "12"),
+        (r"5\%", r"5\text{ per cent}"),
+        ("1 year", "12 months"),
+        ("1 L", r"1000\text{ cm}^3"),
+        ("60 mph", "60 miles per hour"),
+        (r"x\ne 1,2", r"x\ne1 \text{ and } x\ne2"),
+        (r"k\pi, k\in\mathbb{Z}", r"n\pi, n\in\mathbb{Z}"),
+        (r"2\vec a", r"\vec a+\vec a"),
+        ("3:30 pm", r"3:30\text{ P.M.}"),
+        (r"10\!:\!30\text{ a.m.}", "10:30 am"),
+        ("5th", r"5^{\text{th}}"),
+        ("y(1)=2", "2"),
+    ],
+)
+def test_what_is_read_alike_is_the_same(gold: str, answer: str) -> None:
+    assert grade_math(gold, answer).verdict == 1.0
+    assert grade_math(answer, gold).verdict == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"\angle ABC", r"\angle ACB"),
+        (r"\overline{AB}", r"\overline{AC}"),
+        (r"\overrightarrow{AB}", r"\overrightarrow{BA}"),
+        (r"\max(2,3)", "2"),
+        ("1 L", r"100\text{ cm}^3"),
+        ("1 month", "1 year"),
+        (r"k\pi, k\in\mathbb{Z}", r"k\pi, k\in\mathbb{Z}, 5"),
+        (r"x\ne 1,2", r"x\ne1"),
+        ("42", "I think 7, 12 or 42"),
+        (r"\gamma", r"\Gamma"),
+    ],
+)
+def test_what_is_read_apart_wins_nothing(gold: str, answer: str) -> None:
+    assert grade_math(gold, answer).verdict == 0.0
+    assert grade_math(answer, gold).verdict != 1.0

@@ -22,6 +22,9 @@ r"""Which texts the second opinion on mathematics is not asked about, because it
     call                 a function is a factor: f(-x) = -f(x), P(A+B) = P(A) + P(B)
     slash_after_function sin x/2 = sin(x/2)
     infinity             is a number: oo + 1 = oo, 1/oo = 0
+    ordinal              5th is 5
+    cross_product        A x B = B x A
+    digit_after_letter   is a factor, in whichever place: x 2 y = 2xy
     date                 is arithmetic: 2024-01-02 = 2021
     literal              0x10 = 0 * x * 10
     too_many_variables   more than the points at which a "yes" is confirmed have coordinates
@@ -76,6 +79,8 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"\s*(?:[\^_]\s*(?:\{[^{}]*\}|[A-Za-z0-9]))*\s*[A-Za-z0-9\\][^()+\-=,{}]*/"
         ),
     ),
+    ("ordinal", re.compile(r"[0-9](?:st|nd|rd|th)(?![A-Za-z])")),
+    ("cross_product", re.compile(r"[A-Z]\s*\\times\s*[A-Z]")),
     ("date", re.compile(r"[0-9]-[0-9]{2}-[0-9]{2}(?![0-9])|[0-9]/[0-9]{1,2}/[0-9]{4}(?![0-9])")),
     ("literal", re.compile(r"(?<![0-9.])0[xXbBoO][0-9]")),
     ("foreign_character", re.compile(r"[^A-Za-z0-9\s\\{}()\[\]+\-*/^_=<>|!,.&']|__")),
@@ -104,6 +109,8 @@ def _unfit(text: str) -> str | None:
     letters = _letters(plain)
     if re.search(r"[A-Za-z]{4,}", letters):
         return "words"
+    if re.search(r"[A-Za-z]\s*[0-9]", letters):
+        return "digit_after_letter"
     if re.search(r"[A-Z]{2}", letters):
         return "adjacent_capitals"
     return "too_many_variables" if len(set(re.findall("[A-Za-z]", letters))) > _MAX_VARIABLES else None
@@ -120,8 +127,8 @@ def _unfit_together(gold: str, answer: str) -> str | None:
 
 
 def _letters(text: str) -> str:
-    """`text` without commands and names of functions."""
-    return _FUNCTION_NAMES.sub(" ", _COMMAND.sub(" ", _ENVIRONMENT.sub(" ", text)))
+    """`text` with a bar for each command and each name of a function."""
+    return _FUNCTION_NAMES.sub("|", _COMMAND.sub("|", _ENVIRONMENT.sub("|", text)))
 
 
 def _is_balanced(text: str) -> bool:

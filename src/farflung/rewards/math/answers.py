@@ -9,7 +9,7 @@ Arithmetic is `expressions`. A text of words only is one text answer. This modul
 """
 
 from farflung.rewards.math.cursor import Cursor
-from farflung.rewards.math.expressions import parse_quantity, parse_sum
+from farflung.rewards.math.expressions import parse_call, parse_quantity, parse_sum
 from farflung.rewards.math.limits import MAX_ITEMS, CutShort, NotExact, OverLimits
 from farflung.rewards.math.spelling import normalize
 from farflung.rewards.math.syntax import (
@@ -112,13 +112,26 @@ def _listing(cursor: Cursor) -> Node:
 
 
 def _relation(cursor: Cursor) -> Node:
-    terms = [_sets(cursor)]
+    terms = [parse_call(cursor) if _is_function_value(cursor) else _sets(cursor)]
     signs = []
     while (sign := cursor.peek().text) in _SIGNS and cursor.at(sign):
         cursor.advance()
         signs.append(_SIGNS[sign])
         terms.append(_sets(cursor))
     return Relation(tuple(terms), tuple(signs)) if signs else terms[0]
+
+
+def _is_function_value(cursor: Cursor) -> bool:
+    """Whether `y(0) =` comes next: one letter, then numbers or other letters in brackets, then the sign."""
+    name = cursor.peek()
+    if name.kind is not TokenKind.NAME or cursor.peek(1).text != "(":
+        return False
+    ahead = 2
+    while cursor.peek(ahead).text in (",", "-") or (
+        cursor.peek(ahead).kind in (TokenKind.NUMBER, TokenKind.NAME) and cursor.peek(ahead).text != name.text
+    ):
+        ahead += 1
+    return cursor.peek(ahead).text == ")" and cursor.peek(ahead + 1).text == "=" and ahead > 2
 
 
 def _sets(cursor: Cursor) -> Node:

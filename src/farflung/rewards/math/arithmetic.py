@@ -1,7 +1,7 @@
 r"""Arithmetic trees -> scalars and bounds.
 
-A tree with `\pm` has two values: it is computed once with each sign, so all its signs move together. This module knows
-no lists, relations or sets.
+A tree with `\pm` has two values: it is computed once with each sign, so `\pm` and `\mp` move together. This module
+knows no lists, relations or sets.
 """
 
 from collections.abc import Iterator
@@ -98,7 +98,12 @@ def _argument(node: Node, budget: Budget, sign: int) -> Scalar:
 
 def has_plus_minus(node: Node) -> bool:
     r"""Whether `\pm` stands anywhere in it."""
-    return any(isinstance(part, PlusMinus) for part in parts(node))
+    return bool(plus_minus_signs(node))
+
+
+def plus_minus_signs(node: Node) -> list[PlusMinus]:
+    r"""Every `\pm` and `\mp` in it."""
+    return [part for part in parts(node) if isinstance(part, PlusMinus)]
 
 
 def parts(node: Node) -> Iterator[Node]:

@@ -9,13 +9,15 @@ from collections import Counter
 from fractions import Fraction
 
 from farflung.rewards.math import polynomial, scalar, sets
+from farflung.rewards.math.different_kinds import compare_kinds, domain_of, has_domain, has_open_signs
+from farflung.rewards.math.letters import may_share_letters, renamed
 from farflung.rewards.math.limits import Budget
 from farflung.rewards.math.matching import Comparison, all_of, compare_as_lists, compare_as_sets, compare_in_order
 from farflung.rewards.math.policy import MathPolicy, OrderPolicy
 from farflung.rewards.math.quantities import compare_measured, compare_scalars
 from farflung.rewards.math.relations import as_interval
 from farflung.rewards.math.scalar import Scalar
-from farflung.rewards.math.text_answers import choice_letter, same_text
+from farflung.rewards.math.text_answers import same_text
 from farflung.rewards.math.values import (
     Assigned,
     Bound,
@@ -35,8 +37,6 @@ from farflung.rewards.math.values import (
     Value,
 )
 
-_NUMBERS = (Scalar, Measured)
-
 
 def compare(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> bool | None:
     """Whether `answer` is equal to `gold`; raises OverLimits."""
@@ -47,7 +47,7 @@ def compare(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> b
     match gold, answer:
         case (Scalar(), Scalar()):
             verdict = compare_scalars(gold, answer, policy, budget)
-            return None if verdict is False and _differ_in_case(gold, answer) else verdict
+            return None if verdict is False and may_share_letters(gold, answer, budget) else verdict
         case (Scalar() | Measured(), Scalar() | Measured()):
             return compare_measured(gold, answer, policy, budget)
         case (Text(), Text()):
@@ -68,7 +68,7 @@ def compare(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> b
             return gold == answer
         case (Numeral(), Numeral()):
             return _compare_numerals(gold, answer)
-    return _compare_kinds(gold, answer, policy, budget)
+    return compare_kinds(gold, answer, _items_by(policy, budget))
 
 
 def _items_by(policy: MathPolicy, budget: Budget) -> Comparison[Value]:
@@ -82,78 +82,9 @@ def _unwrapped(value: Value) -> Value:
     return value
 
 
-def _compare_kinds(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> bool | None:
-    """Values of different kinds: most pairs are sure to differ, some depend on what was asked."""
-    if isinstance(gold, Text) or isinstance(answer, Text):
-        return _compare_with_text(gold, answer)
-    for one, other in ((gold, answer), (answer, gold)):
-        if isinstance(one, Collection) and one.is_set and len(one.items) == 1 and isinstance(other, _NUMBERS):
-            return None  # {5} and 5
-        if isinstance(one, Sequence) and isinstance(other, Collection) and _are_coordinates(other):
-            values = tuple(item.value for item in other.items if isinstance(item, Assigned))
-            return compare_in_order(one.items, values, _items_by(policy, budget)) or None
-        if isinstance(one, Sequence) and isinstance(other, Collection | MatrixOf):
-            return None if _may_be_tuple(other) else False
-        if isinstance(one, Numeral | Proportion) and isinstance(other, Scalar):
-            return None  # 101_2 and 101, 3:4 and 3/4
-        if isinstance(one, MatrixOf) and one.is_determinant and isinstance(other, Scalar):
-            return None
-        if isinstance(one, Equation) and isinstance(other, Scalar):
-            return None  # x + y = 5 and 5
-        if isinstance(one, NumberSet) and isinstance(other, Scalar | Measured | Sequence):
-            return False
-        if isinstance(one, NumberSet):
-            return None
-    return False
-
-
-def _may_be_tuple(value: Collection | MatrixOf) -> bool:
-    """A bare list of numbers, or a matrix of one row or column."""
-    if isinstance(value, Collection):
-        return not value.is_set and all(isinstance(item, _NUMBERS) for item in value.items)
-    return 1 in (len(value.rows), len(value.rows[0]))
-
-
-def _are_coordinates(values: Collection) -> bool:
-    """`x = 1, y = 2`: each name once, in the order of the alphabet, which is that of a tuple."""
-    names = [item.names for item in values.items if isinstance(item, Assigned)]
-    return len(names) == len(values.items) and len(set(names)) == len(names) and names == sorted(names)
-
-
 def _are_named(values: Collection) -> bool:
     """`x = 1, y = 2`: which value is whose is part of it."""
     return all(isinstance(item, Assigned) for item in values.items)
-
-
-def _compare_with_text(gold: Value, answer: Value) -> bool | None:
-    """Words beside something else: a letter of a multiple choice may be either."""
-    letters = []
-    for value in (gold, answer):
-        name = _variable_name(value) if isinstance(value, Scalar) else None
-        words = value.words if isinstance(value, Text) else name
-        letters.append(None if words is None else choice_letter(words))
-    if None not in letters:
-        return letters[0] == letters[1]
-    text = gold if isinstance(gold, Text) else answer
-    other = answer if isinstance(gold, Text) else gold
-    is_refusal = isinstance(text, Text) and text.words.lower() in _REFUSALS
-    return False if is_refusal and isinstance(other, Scalar | Measured | Sequence) else None
-
-
-_REFUSALS = frozenset(
-    ("no solution", "no solutions", "none", "does not exist", "dne", "undefined", "yes", "no", "true", "false")
-)
-
-
-def _variable_name(value: Scalar) -> str | None:
-    names = scalar.variables(value)
-    return next(iter(names)) if len(names) == 1 and value == scalar.variable(next(iter(names))) else None
-
-
-def _differ_in_case(gold: Scalar, answer: Scalar) -> bool:
-    """One letter, upper and lower case: two variables, or one letter of a multiple choice."""
-    one, other = _variable_name(gold), _variable_name(answer)
-    return one is not None and other is not None and one != other and one.lower() == other.lower()
 
 
 def _compare_assigned(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> bool | None:
@@ -182,6 +113,8 @@ def _compare_assigned(gold: Value, answer: Value, policy: MathPolicy, budget: Bu
 def _compare_collections(gold: Collection, answer: Collection, policy: MathPolicy, budget: Budget) -> bool | None:
     if gold.has_gap or answer.has_gap:
         return _compare_with_gaps(gold, answer, policy, budget)
+    if has_domain(gold) or has_domain(answer):
+        return _compare_with_domains(gold, answer, policy, budget)
     if policy.bare_lists is OrderPolicy.FIXED and not (gold.is_set and answer.is_set):
         if gold.is_set != answer.is_set:
             return False
@@ -222,10 +155,25 @@ def _compare_with_gaps(gold: Collection, answer: Collection, policy: MathPolicy,
     return None
 
 
+def _compare_with_domains(gold: Collection, answer: Collection, policy: MathPolicy, budget: Budget) -> bool | None:
+    """`k pi, k in Z`: the letter is free to choose. Whether other terms give the same numbers is not known here."""
+    domains = [[domain for item in side.items if (domain := domain_of(item)) is not None] for side in (gold, answer)]
+    if [len(side) for side in domains] != [1, 1] or domains[0][0][1] != domains[1][0][1]:
+        return None
+    old, new = domains[1][0][0], domains[0][0][0]
+    ours, theirs = ([item for item in side.items if domain_of(item) is None] for side in (gold, answer))
+    if old != new:
+        if any(isinstance(item, Scalar) and new in scalar.variables(item) for item in theirs):
+            return None
+        theirs = [renamed(item, old, new, budget) if isinstance(item, Scalar) else item for item in theirs]
+    return compare_as_lists(ours, theirs, _items_by(policy, budget)) or None
+
+
 def _compare_sequences(gold: Sequence, answer: Sequence, policy: MathPolicy, budget: Budget) -> bool | None:
     if (gold.opening, gold.closing) != (answer.opening, answer.closing):
         return False
-    return compare_in_order(gold.items, answer.items, _items_by(policy, budget))
+    verdict = compare_in_order(gold.items, answer.items, _items_by(policy, budget))
+    return None if verdict is False and has_open_signs(gold) and has_open_signs(answer) else verdict
 
 
 def _compare_real_sets(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> bool | None:

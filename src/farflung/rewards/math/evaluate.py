@@ -7,7 +7,7 @@ x<0 or x>1     a union; with "and" an intersection; with a comma whichever is no
 """
 
 from farflung.rewards.math import scalar, sets
-from farflung.rewards.math.arithmetic import bound_value, has_plus_minus, numeral_value, scalar_value
+from farflung.rewards.math.arithmetic import bound_value, numeral_value, plus_minus_signs, scalar_value
 from farflung.rewards.math.limits import Budget, NotExact
 from farflung.rewards.math.relations import as_interval, names_of, relation_value
 from farflung.rewards.math.syntax import (
@@ -69,6 +69,9 @@ def evaluate(node: Node, budget: Budget) -> Value:
             return _NAMED_SETS[text]
         case Dots():
             return Gap()
+        case Listing((Relation((name, _), ("!=",)), *_) as items, ","):
+            others = [item if isinstance(item, Relation) else Relation((name, item), ("!=",)) for item in items]
+            return _listing([evaluate(item, budget) for item in others], "and")  # x != 1, 2
         case Listing(items, separator):
             return _listing([evaluate(item, budget) for item in items], separator)
         case Group(opening, items, closing):
@@ -87,7 +90,10 @@ def evaluate(node: Node, budget: Budget) -> Value:
             return Proportion(tuple(scalar_value(term, budget) for term in terms))
         case InBase():
             return Numeral(numeral_value(node), node.base)
-    if has_plus_minus(node):
+    signs = plus_minus_signs(node)
+    if len(signs) > 1 and not any(sign.is_flipped for sign in signs):
+        raise NotExact("several plus-minus signs, together or each for itself")
+    if signs:
         return _both_signs(node, budget)
     return _single(node, budget, 1)
 

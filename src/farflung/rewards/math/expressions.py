@@ -10,7 +10,7 @@ as people write it, although LaTeX would take one digit. This module knows no re
 """
 
 from farflung.rewards.math.cursor import Cursor
-from farflung.rewards.math.labels import label_of, parse_subscript
+from farflung.rewards.math.labels import canonical_label, label_of, parse_subscript
 from farflung.rewards.math.limits import MAX_ITEMS, CutShort, NotExact, OverLimits
 from farflung.rewards.math.matrices import parse_matrix
 from farflung.rewards.math.syntax import (
@@ -78,8 +78,13 @@ def _product(cursor: Cursor) -> Node:
     factors = [_power(cursor)]
     has_symbolic_divisor = False
     while True:
-        if cursor.take(*_TIMES):
-            factors.append(_signed_power(cursor))
+        if cursor.at(*_TIMES):
+            is_cross = cursor.advance().text == "times"
+            factor = _signed_power(cursor)
+            if is_cross and _has_order(factors[-1]) and _has_order(factor):
+                factors[-1] = Call("cross", (factors[-1], factor))
+            else:
+                factors.append(factor)
             has_symbolic_divisor = False
         elif cursor.take("/"):
             divisor = _signed_power(cursor)
@@ -100,6 +105,13 @@ def _product(cursor: Cursor) -> Node:
         else:
             break
     return factors[0] if len(factors) == 1 else Product(tuple(factors))
+
+
+def _has_order(node: Node) -> bool:
+    r"""Whether it may be a vector or a set, of which `\times` is no product of numbers."""
+    if isinstance(node, Call):
+        return node.name == "cross"
+    return isinstance(node, Name) and (" " in node.text or (len(node.text) == 1 and node.text.isupper()))
 
 
 def _left_depth(node: Node) -> int:
@@ -144,7 +156,7 @@ def _starts_factor(cursor: Cursor) -> bool:
         return True
     if token.kind is TokenKind.NUMBER:
         return token.is_spaced and cursor.peek(1).text == "/"  # 1 1/2
-    return cursor.at("(", "{", *_PREFIX_COMMANDS[:3])
+    return cursor.at("(", "{", *_PREFIX_COMMANDS[:3], *_ACCENTS)
 
 
 def _signed_power(cursor: Cursor) -> Node:
@@ -253,7 +265,10 @@ def _command(cursor: Cursor, text: str) -> Node:
     cursor.advance()
     if text == "frac":
         numerator = parse_argument(cursor)
-        return Quotient(numerator, parse_argument(cursor))
+        denominator = parse_argument(cursor)
+        if _is_differential(numerator) and _is_differential(denominator):
+            raise NotExact("a derivative")
+        return Quotient(numerator, denominator)
     if text in ("lfloor", "lceil"):
         inner = parse_sum(cursor)
         cursor.expect("r" + text[1:])
@@ -270,8 +285,19 @@ def _command(cursor: Cursor, text: str) -> Node:
         return Quantity(_power(cursor), _PREFIX_CURRENCIES[text])
     if text in ("angle", "triangle", *_ACCENTS):
         inner = parse_argument(cursor)
-        return Name(f"{text} {label_of(inner)}")
+        return Name(f"{text} {canonical_label(text, label_of(inner))}")
     raise NotExact(f"unknown command {text[:20]}")
+
+
+def _is_differential(node: Node) -> bool:
+    """`d`, `dy`, `d^2 y`."""
+    first = node.factors[0] if isinstance(node, Product) else node
+    return first == Name("d") or (isinstance(first, Power) and first.base == Name("d"))
+
+
+def parse_call(cursor: Cursor) -> Node:
+    """A name and its arguments in brackets, as a function."""
+    return Call(cursor.advance().text, _arguments(cursor))
 
 
 def _braced(cursor: Cursor) -> Node | None:

@@ -9,7 +9,7 @@ The argument of a trigonometric function must be a rational multiple of pi with 
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import ceil, comb, factorial, floor
+from math import ceil, comb, factorial, floor, gcd, lcm
 
 from farflung.rewards.math import polynomial, scalar
 from farflung.rewards.math.angles import ARCSINES, ARCTANGENTS, PI, sine_of_turns, turns_of
@@ -28,6 +28,8 @@ def apply(name: str, arguments: tuple[Scalar, ...], budget: Budget) -> Scalar:
         return _UNARY[name](arguments[0], budget)
     if len(arguments) == 2 and name in _BINARY:
         return _BINARY[name](*arguments, budget)
+    if name in _CHOICES:
+        return _choice(name, arguments)
     return _opaque(name, *arguments)
 
 
@@ -111,13 +113,37 @@ def _log_10(value: Scalar, budget: Budget) -> Scalar:
 
 def _absolute(value: Scalar, budget: Budget) -> Scalar:
     """Sure for a single positive-atom term; anything else keeps its bars."""
+    if value.denominator == ONE and any(atom.kind is Kind.IMAGINARY for atom in polynomial.atoms(value.numerator)):
+        return _modulus(value, budget)
     if value.denominator == ONE and len(value.numerator) <= 1:
         for monomial, coefficient in value.numerator.items():
-            if any(atom.kind not in (Kind.PRIME, Kind.CONSTANT, Kind.LOG) for atom, _ in monomial):
+            if any(atom.kind not in _POSITIVE_KINDS for atom, _ in monomial):
                 return _opaque("abs", _positive_lead(value, budget))
             return Scalar({monomial: polynomial.magnitude(coefficient)})
         return value
     return _opaque("abs", _positive_lead(value, budget))
+
+
+def _modulus(value: Scalar, budget: Budget) -> Scalar:
+    """|a + b*i| = sqrt(a^2 + b^2) for constants a and b that are real."""
+    real: Polynomial = {}
+    imaginary: Polynomial = {}
+    for monomial, coefficient in value.numerator.items():
+        rest = frozenset((atom, count) for atom, count in monomial if atom.kind is not Kind.IMAGINARY)
+        if any(atom.kind not in _POSITIVE_KINDS for atom, _ in rest):
+            return _opaque("abs", value)
+        (real if rest == monomial else imaginary)[rest] = coefficient
+    one, other = (polynomial.multiply(part, part, budget) for part in (real, imaginary))
+    return _sqrt(Scalar(polynomial.add(one, other, budget)), budget)
+
+
+def _choice(name: str, arguments: tuple[Scalar, ...]) -> Scalar:
+    """Greatest or least of rational numbers, common divisor or multiple of integers."""
+    numbers = [value for value in map(scalar.as_rational, arguments) if value is not None]
+    is_known = numbers and len(numbers) == len(arguments)
+    if not is_known or (name in ("gcd", "lcm") and any(value.denominator != 1 for value in numbers)):
+        return _opaque(name, *arguments)
+    return scalar.from_rational(_CHOICES[name](*numbers))
 
 
 def _positive_lead(value: Scalar, budget: Budget) -> Scalar:
@@ -180,6 +206,13 @@ def _opaque(name: str, *arguments: Scalar) -> Scalar:
     return Scalar(polynomial.of_atom(Atom(Kind.OPAQUE, (name, *map(key_of, arguments)))))
 
 
+_POSITIVE_KINDS = (Kind.PRIME, Kind.CONSTANT, Kind.LOG)
+_CHOICES: dict[str, Callable[..., Rational]] = {
+    "max": lambda *values: max(values),
+    "min": lambda *values: min(values),
+    "gcd": lambda *values: gcd(*map(int, values)),
+    "lcm": lambda *values: lcm(*map(int, values)),
+}
 _UNARY: dict[str, Callable[[Scalar, Budget], Scalar]] = {
     "sqrt": _sqrt,
     "cbrt": _cbrt,

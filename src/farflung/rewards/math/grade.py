@@ -102,7 +102,7 @@ def _without_gold(expected: Reading, reference: str, given: str) -> Decision:
 def _without_answer(found: Reading, reference: str, given: str) -> Decision:
     if found.failure is not Failure.UNPARSEABLE or _is_same_text(reference, given):
         return Decision(0.0, f"answer_{found.failure}", found.detail)
-    if _is_prose_with_several_numbers(given):
+    if _is_hedge(reference, given):
         return Decision(0.0, "several_numbers_in_prose")
     return Decision(0.0, "answer_unparseable", found.detail, undecided=True)
 
@@ -142,12 +142,13 @@ def _is_same_text(reference: str, given: str, spaces: str = "") -> bool:
     return one == other
 
 
-def _is_prose_with_several_numbers(text: str) -> bool:
-    """Several numbers between words claim nothing: `I think 7, 12 or 42`."""
+def _is_hedge(reference: str, given: str) -> bool:
+    """The numbers of the reference between words and more numbers claim nothing: `I think 7, 12 or 42`."""
     try:
-        tokens = tokenize(normalize(text))
+        expected, found = (tokenize(normalize(text)) for text in (reference, given))
     except (NotExact, OverLimits):
         return False
-    numbers = {token.text for token in tokens if token.kind is TokenKind.NUMBER}
-    num_words = sum(token.kind is TokenKind.WORD for token in tokens)
-    return num_words > 0 and len(numbers) > 1
+    if not any(token.kind is TokenKind.WORD for token in found):
+        return False
+    ours, theirs = ({token.text for token in tokens if token.kind is TokenKind.NUMBER} for tokens in (expected, found))
+    return bool(ours) and ours < theirs

@@ -35,3 +35,12 @@ def label_of(node: Node) -> str:
     if isinstance(node, Product) and all(isinstance(factor, Name) for factor in node.factors):
         return " ".join(factor.text for factor in node.factors if isinstance(factor, Name))
     raise NotExact("an accent over an expression")
+
+
+def canonical_label(mark: str, label: str) -> str:
+    """One order of letters that name the same thing: segment AB = BA, angle ABC = CBA, triangle ABC = BCA."""
+    if not (label.isalpha() and label.isupper()):
+        return label
+    if (mark == "overline" and len(label) == 2) or (mark == "triangle" and len(label) == 3):
+        return "".join(sorted(label))
+    return min(label, label[::-1]) if mark == "angle" and len(label) == 3 else label

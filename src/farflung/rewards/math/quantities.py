@@ -8,10 +8,18 @@ from farflung.rewards.math.limits import Budget
 from farflung.rewards.math.policy import MathPolicy, PercentPolicy, UnitPolicy
 from farflung.rewards.math.polynomial import ONE, Kind, Rational, magnitude
 from farflung.rewards.math.scalar import Scalar
-from farflung.rewards.math.units import canonical_unit, canonical_word, in_base_units, is_unit_word
+from farflung.rewards.math.units import (
+    canonical_unit,
+    canonical_word,
+    in_base_units,
+    is_unit_word,
+    may_measure_the_same,
+)
 from farflung.rewards.math.values import Measured
 
 PERCENT = "%"
+_ODD_UNITS = ("rad", "lb", "oz", "K", "V", "mol")
+"""Known units that are converted by no factor of the table."""
 
 
 def compare_scalars(gold: Scalar, answer: Scalar, policy: MathPolicy, budget: Budget) -> bool | None:
@@ -43,9 +51,10 @@ def compare_measured(
         return _compare_one_sided(one, other, one_unit or other_unit, policy, budget)
     one_base, other_base = in_base_units(one_unit), in_base_units(other_unit)
     if one_base is None or other_base is None:
-        return None if compare_scalars(one, other, policy, budget) is not False else False
+        is_equal = compare_scalars(one, other, policy, budget)
+        return False if is_equal is False and one_unit not in _ODD_UNITS and other_unit not in _ODD_UNITS else None
     if one_base[1] != other_base[1]:
-        return False
+        return None if may_measure_the_same(one_base[1], other_base[1]) else False
     return compare_scalars(
         scalar.multiply(one, scalar.from_rational(one_base[0]), budget),
         scalar.multiply(other, scalar.from_rational(other_base[0]), budget),

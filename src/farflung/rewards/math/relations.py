@@ -52,6 +52,8 @@ def _before_approximation(terms: tuple[Node, ...], signs: tuple[str, ...]) -> tu
 
 
 def _equality(terms: tuple[Node, ...], budget: Budget, evaluate: Evaluator) -> Value:
+    if all(term == terms[0] for term in terms):
+        raise NotExact("an identity, which claims nothing")
     names = names_of(terms[0])
     if names is None and len(terms) == 2 and names_of(terms[1]) is not None:
         terms = (terms[1], terms[0])

@@ -35,6 +35,7 @@ _CHARACTERS = str.maketrans(
         **dict.fromkeys("\u2002\u2003\u2005\u2006\u2007\u2008\u200a\u3000", " "),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u2061\u2062", ""),
         **dict.fromkeys("\u2018\u2019\u2032", "'"),
+        "\u2033": "''",
         **dict.fromkeys("\u201c\u201d", '"'),
         "\uff5b": r"\{",
         "\uff5d": r"\}",
@@ -85,9 +86,11 @@ _SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _SUBSCRIPT_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
 _RAISED, _LOWERED = str.maketrans(_SUPERSCRIPTS), str.maketrans(_SUBSCRIPTS)
 _ROOT_SIGN = re.compile(r"√\s*([0-9.]+|[A-Za-z])")
+_RANGE = re.compile(r"(?<=[0-9])\u2013(?=[0-9])")
 _VULGAR_FRACTION = re.compile("[¼½¾⅐-⅞]")
 
 _SPACED = re.compile(r"(?<!\\)\\(?:quad|qquad|;|:|>| |thinspace)|~")
+_NEGATIVE_SPACE = re.compile(r"(?<!,)\\!")
 _SIZING = re.compile(
     r"\\(?:left|right|middle|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|big|Big|bigg|Bigg"
     r"|displaystyle|textstyle|limits)(?![A-Za-z])\.?"
@@ -128,6 +131,15 @@ _ALIASES = {
     "leftarrow": "gets",
 }
 _ALIAS = re.compile(r"\\(" + "|".join(sorted(_ALIASES, key=len, reverse=True)) + r")(?![A-Za-z])")
+_PRIMES = re.compile(r"\^\s*(?:((?:\\prime\s*)+)(?![A-Za-z])|\{\s*((?:\\prime\s*)+)\})")
+_ORDINAL = re.compile(
+    r"(?<=[0-9])\s*\^\s*(?:(st|nd|rd|th)(?![A-Za-z])|\{\s*(st|nd|rd|th)\s*\}"
+    r"|\\(?:text|mathrm|textrm)\{(st|nd|rd|th)\}|\{\s*\\(?:text|mathrm|textrm)\{(st|nd|rd|th)\}\s*\})"
+)
+_CLOCK = re.compile(
+    r"(?<=[0-9])(?:\s|\\[,!])*"
+    r"(?:\\(?:text|mathrm|textrm|mbox)\{\s*([AaPp])\.?\s?[Mm]\.?\s*\}|([AaPp])\.?\s?[Mm]\.?)$"
+)
 _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _TIMES_TEN = re.compile(r"(?<=[0-9])\s*[xX]\s*(?=10\s*\^)")
 
@@ -141,8 +153,14 @@ def normalize(text: str) -> str:
         text = _SIZING.sub(" ", text)
         text = _ALIAS.sub(_alias, text)
         text = _SPACED.sub(" ", text)
+        text = _NEGATIVE_SPACE.sub("", text)
+        if "prime" in text:
+            text = _PRIMES.sub(lambda match: "'" * (match[1] or match[2]).count("prime"), text)
     elif "~" in text:
         text = text.replace("~", " ")
+    if "^" in text:
+        text = _ORDINAL.sub(lambda match: "".join(filter(None, match.groups())), text)
+    text = _CLOCK.sub(lambda match: rf" \text{{{(match[1] or match[2]).lower()}m}}", text)
     return _TIMES_TEN.sub(r"\\times ", text).strip()
 
 
@@ -170,6 +188,7 @@ def _ascii_forms(text: str) -> str:
     text = _SUPERSCRIPT_RUN.sub(lambda match: "^{" + match[0].translate(_RAISED) + "}", text)
     text = _SUBSCRIPT_RUN.sub(lambda match: "_{" + match[0].translate(_LOWERED) + "}", text)
     text = _VULGAR_FRACTION.sub(_fraction, text)
+    text = _RANGE.sub("\u2014", text)  # 5 to 7 is no difference
     text = text.translate(_CHARACTERS)
     text = unicodedata.normalize("NFKC", text)
     return _ROOT_SIGN.sub(r"\\sqrt{\1}", text).replace("√", r"\sqrt ")

@@ -36,6 +36,7 @@ _SYNONYMS = {
     "infinitely many solutions": "infinitely many",
 }
 _BETWEEN = re.compile(r"\s*,\s*(?:and |or )?|\s+(?:and|or)\s+")
+_CHOICE = re.compile(r"\bor\b")
 _EDGES = ".,;:!?\"' "
 _SPACES = re.compile(r"\s+")
 _BRACKETED_LETTER = re.compile(r"[(\[]?([A-Ja-j])[)\].:]?")
@@ -63,7 +64,7 @@ def _same_parts(one: str, other: str) -> bool | None:
     """Lists of words: the same ones in any order are equal, and more of them than asked for is a hedge."""
     ours, theirs = set(_BETWEEN.split(one)), set(_BETWEEN.split(other))
     if ours == theirs:
-        return True
+        return True if bool(_CHOICE.search(one)) == bool(_CHOICE.search(other)) else None  # A or B, A and B
     return False if ours < theirs or theirs < ours else None
 
 

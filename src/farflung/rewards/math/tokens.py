@@ -3,7 +3,7 @@ r"""Text in the spelling of `spelling` -> tokens.
     NUMBER     12, 1.5, .5, 1{,}234, 1.2e3, 0.1\overline{6}
     NAME       x, \alpha, pi, AB, x1 (as x_1)
     FUNCTION   \sin, sqrt, ln
-    COMMAND    any other \command
+    COMMAND    any other \command; a date or a literal of a programming language (0x10), which no grammar knows
     WORD       a word of a text: `\text{ cm}`, `solution`
     SYMBOL     one operator or bracket
 
@@ -48,13 +48,17 @@ class Token(NamedTuple):
 END = Token(TokenKind.END, "")
 
 _NAMES = {"pi": "pi", "infty": "infinity", "infinity": "infinity", "oo": "infinity", "inf": "infinity", "Pi": "pi"}
+_AFTER_DIGITS = frozenset(("st", "nd", "rd", "th"))
 _CONNECTIVES = frozenset(("and", "or", "in"))
 _NUMBER_SETS = {"R": "reals", "Z": "integers", "N": "naturals", "Q": "rationals", "C": "complexes"}
 
 _TOKEN = re.compile(
     r"""
     (?P<space>\s+)
-  | (?P<repeating>[0-9]*\.[0-9]*\\(?:overline|bar)\{[0-9]+\})
+  | (?P<repeating>[0-9]*\.[0-9]*\\(?:overline|bar|dot)\s*(?:\{[0-9]+\}|[0-9]))
+  | (?P<foreign>
+        [0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])(?![0-9]) | [0-9]{1,2}/[0-9]{1,2}/[0-9]{4}(?![0-9])
+      | 0[xXbBoO][0-9][0-9A-Fa-f]* )
   | (?P<number>
         (?:[0-9]{1,3}(?:(?:\{,\}|\\,|\\!|,\\!)[0-9]{3})+(?![0-9]) | [0-9]+) (?:\.[0-9]+|\.(?![0-9.]))?
         (?:[eE][+-]?[0-9]+(?![A-Za-z0-9.]))?
@@ -68,6 +72,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_PERIOD = re.compile(r"\\(?:overline|bar|dot)")
 _THIN_SPACES = frozenset((r"\,", r"\!", r"\/"))
 _SEPARATORS = re.compile(r"\{,\}|\\,|\\!|,\\!")
 _OPENING = frozenset(("(", "[", r"\{", "langle"))
@@ -87,7 +92,7 @@ def number_value(text: str) -> int | Fraction:
         raise OverLimits("too many digits")
     if text.isdigit():
         return int(text)
-    if "\\overline" in text or "\\bar" in text:
+    if "\\" in text and _PERIOD.search(text):
         return _repeating_value(text)
     text = _SEPARATORS.sub("", text)
     mantissa, _, exponent = text.replace("E", "e").partition("e")
@@ -103,7 +108,7 @@ def number_value(text: str) -> int | Fraction:
 def _repeating_value(text: str) -> Fraction:
     r"""0.1\overline{6} = 1/10 + 6/90."""
     head, _, tail = text.partition("\\")
-    period = tail[tail.index("{") + 1 : -1]
+    period = "".join(filter(str.isdigit, tail))
     whole, _, decimals = head.partition(".")
     scale = 10 ** len(decimals)
     return Fraction(int(whole + decimals or "0"), scale) + Fraction(int(period), scale * (10 ** len(period) - 1))
@@ -133,7 +138,9 @@ def _scan(text: str, start: int, end: int, tokens: list[Token], *, is_text: bool
                 position = closed + 1
             is_spaced = False
             continue
-        if kind == "word":
+        if found in _AFTER_DIGITS and tokens and tokens[-1].kind is TokenKind.NUMBER and not is_spaced:
+            tokens.append(Token(TokenKind.WORD, found, is_spaced, is_text))  # 5th is not 5*t*h
+        elif kind == "word":
             tokens.extend(_word_tokens(found, is_spaced=is_spaced, is_text=is_text))
         else:
             tokens.append(_token(str(kind), found, is_spaced=is_spaced, is_text=is_text))
@@ -143,6 +150,8 @@ def _scan(text: str, start: int, end: int, tokens: list[Token], *, is_text: bool
 def _token(kind: str, found: str, *, is_spaced: bool, is_text: bool) -> Token:
     if kind in ("number", "repeating"):
         return Token(TokenKind.NUMBER, found, is_spaced, is_text)
+    if kind == "foreign":
+        return Token(TokenKind.COMMAND, found, is_spaced, is_text)
     if kind == "set":
         letter = next(character for character in found.removeprefix("\\mathbb") if character.isalpha())
         return Token(TokenKind.NAME, _NUMBER_SETS[letter], is_spaced)

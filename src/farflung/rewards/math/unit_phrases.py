@@ -42,6 +42,9 @@ def _unit(cursor: Cursor) -> str:
         num_words += 1
         if num_words > MAX_UNIT_WORDS + 1:
             raise NotExact("too many words for a unit")
+        if word.lower() == "per" and cursor.peek().text.lower() == "cent":
+            cursor.advance()
+            return "%"
         if word.lower() == "per":
             direction = -1
             continue

@@ -50,31 +50,43 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "%": ("percent",),
     "unit": (),
 }
-_IN_BASE_UNITS: dict[str, tuple[str, Fraction]] = {
-    "m": ("m", Fraction(1)),
-    "cm": ("m", Fraction(1, 100)),
-    "mm": ("m", Fraction(1, 1000)),
-    "km": ("m", Fraction(1000)),
-    "in": ("m", Fraction(254, 10_000)),  # international yard and pound, 1959
-    "ft": ("m", Fraction(3048, 10_000)),
-    "yd": ("m", Fraction(9144, 10_000)),
-    "mi": ("m", Fraction(1_609_344, 1000)),
-    "g": ("g", Fraction(1)),
-    "kg": ("g", Fraction(1000)),
-    "mg": ("g", Fraction(1, 1000)),
-    "s": ("s", Fraction(1)),
-    "min": ("s", Fraction(60)),
-    "h": ("s", Fraction(3600)),
-    "day": ("s", Fraction(86_400)),
-    "week": ("s", Fraction(604_800)),
-    "L": ("L", Fraction(1)),
-    "mL": ("L", Fraction(1, 1000)),
-    "$": ("$", Fraction(1)),
-    "cent": ("$", Fraction(1, 100)),
-    "deg": ("deg", Fraction(1)),
-    "euro": ("euro", Fraction(1)),
+_LENGTH, _MASS, _TIME = {"m": 1}, {"g": 1}, {"s": 1}
+_FORCE, _ENERGY = {"g": 1, "m": 1, "s": -2}, {"g": 1, "m": 2, "s": -2}
+_IN_BASE_UNITS: dict[str, tuple[Fraction, dict[str, int]]] = {
+    "m": (Fraction(1), _LENGTH),
+    "cm": (Fraction(1, 100), _LENGTH),
+    "mm": (Fraction(1, 1000), _LENGTH),
+    "km": (Fraction(1000), _LENGTH),
+    "in": (Fraction(254, 10_000), _LENGTH),  # international yard and pound, 1959
+    "ft": (Fraction(3048, 10_000), _LENGTH),
+    "yd": (Fraction(9144, 10_000), _LENGTH),
+    "mi": (Fraction(1_609_344, 1000), _LENGTH),
+    "g": (Fraction(1), _MASS),
+    "kg": (Fraction(1000), _MASS),
+    "mg": (Fraction(1, 1000), _MASS),
+    "s": (Fraction(1), _TIME),
+    "min": (Fraction(60), _TIME),
+    "h": (Fraction(3600), _TIME),
+    "day": (Fraction(86_400), _TIME),
+    "week": (Fraction(604_800), _TIME),
+    "month": (Fraction(1), {"month": 1}),
+    "year": (Fraction(12), {"month": 1}),
+    "L": (Fraction(1, 1000), {"m": 3}),
+    "mL": (Fraction(1, 1_000_000), {"m": 3}),
+    "mph": (Fraction(1_609_344, 3_600_000), {"m": 1, "s": -1}),
+    "Hz": (Fraction(1), {"s": -1}),
+    "N": (Fraction(1000), _FORCE),
+    "J": (Fraction(1000), _ENERGY),
+    "W": (Fraction(1000), {"g": 1, "m": 2, "s": -3}),
+    "Pa": (Fraction(1000), {"g": 1, "m": -1, "s": -2}),
+    "$": (Fraction(1), {"$": 1}),
+    "cent": (Fraction(1, 100), {"$": 1}),
+    "deg": (Fraction(1), {"deg": 1}),
+    "euro": (Fraction(1), {"euro": 1}),
 }
-"""Each unit as a multiple of one base unit. Litres are kept apart from cubed lengths, and radians from degrees."""
+"""Each unit as a multiple of base units with their powers. A radian is in no rational proportion to a degree."""
+_NOT_COMPARED = ({"month", "s"},)
+"""Dimensions that measure the same without a fixed proportion: a month has 28 to 31 days."""
 
 _CANONICAL = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in (unit, *spellings)}
 
@@ -139,8 +151,14 @@ def in_base_units(unit: str) -> tuple[Fraction, dict[str, int]] | None:
         name, _, exponent = part.partition("^")
         if name not in _IN_BASE_UNITS:
             return None
-        base, size = _IN_BASE_UNITS[name]
+        size, powers = _IN_BASE_UNITS[name]
         count = int(exponent) if exponent else 1
         factor *= size**count
-        dimension[base] = dimension.get(base, 0) + count
+        for base, power in powers.items():
+            dimension[base] = dimension.get(base, 0) + power * count
     return factor, {base: count for base, count in dimension.items() if count}
+
+
+def may_measure_the_same(one: dict[str, int], other: dict[str, int]) -> bool:
+    """Whether two different dimensions may still be those of one quantity: months and seconds."""
+    return any(names <= one.keys() | other.keys() for names in _NOT_COMPARED)

@@ -18,7 +18,7 @@ TEXT_COMMANDS = _words(
 )
 SHORT_WORDS = _words(
     "yes no not the a an is it if of on at to by we you all any one two six ten red new old day has are was dne nan "
-    "for but his her odd east"
+    "for but his her odd east per"
 )
 NO_UNITS = _words(
     "is are was be not no the to of times plus minus over factorial squared cubed more less than at least most about "

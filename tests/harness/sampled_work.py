@@ -15,9 +15,9 @@ from farflung.model.config import ModelConfig
 from farflung.model.factory import random_state
 from farflung.model.layout import SequenceLayout
 from farflung.model.weights import load_hf_state
-from farflung.proofs import sketch
+from farflung.proofs.scheme import build
 from farflung.validator.prefill import Claim, PrefillParams, figures_of
-from farflung.wire.proof import RolloutFigures
+from farflung.wire.proof import RolloutFigures, Scheme
 from farflung.wire.rollout import Rollout
 
 SEED, OTHER_SEED = bytes(range(32)), bytes(range(7, 39))
@@ -74,7 +74,7 @@ def sampled(
     return engine.generate(asked or requests(), params, draw_seed, with_hidden=True)
 
 
-def handed_in(made: Sequence[Completion], *, draw_seed: bytes = SEED) -> list[Rollout]:
+def handed_in(made: Sequence[Completion], *, draw_seed: bytes = SEED, scheme: Scheme = "sketch") -> list[Rollout]:
     """As a worker does it: every row with its proof."""
     prompts = {request.group: request.prompt_tokens for request in requests()}
     return [
@@ -88,7 +88,7 @@ def handed_in(made: Sequence[Completion], *, draw_seed: bytes = SEED) -> list[Ro
             logprobs=each.logprobs,
             stop_reason=each.stop_reason,
             policy_version=0,
-            proof=sketch.build(torch.from_numpy(each.hidden), draw_seed, each.group, each.sample),
+            proof=build(scheme, torch.from_numpy(each.hidden), draw_seed, each.group, each.sample),
         )
         for each in made
         if each.hidden is not None
@@ -115,16 +115,20 @@ def _prefilled(row: Rollout, completion: np.ndarray) -> Rollout:
         row,
         completion_tokens=completion,
         logprobs=logprobs.numpy(),
-        proof=sketch.build(states, SEED, row.group, row.sample),
+        proof=build("sketch", states, SEED, row.group, row.sample),
     )
 
 
 def figures(
-    rows: Sequence[Rollout], *, draw_seed: bytes = SEED, decoder: AnyDecoder | None = None
+    rows: Sequence[Rollout],
+    *,
+    draw_seed: bytes = SEED,
+    decoder: AnyDecoder | None = None,
+    scheme: Scheme = "sketch",
 ) -> list[RolloutFigures]:
     """What a validator of the true policy measures."""
     claims = [Claim(rollout=row, spans=((0, len(row.completion_tokens)),), draw_seed=draw_seed, slot=0) for row in rows]
-    return figures_of(decoder or verifier(), claims, PREFILL)
+    return figures_of(decoder or verifier(), claims, replace(PREFILL, scheme=scheme))
 
 
 def per_row_int8(state: State) -> State:

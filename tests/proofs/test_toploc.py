@@ -7,13 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from farflung.errors import PeerFault
 from farflung.proofs import toploc
-from farflung.proofs.toploc import PRIME, TOP_VALUES, build, check, constant_forgery, decode
+from farflung.proofs.shape import shape_problem
+from farflung.proofs.toploc import PRIME, TOP_VALUES, build, check, check_and_forge, decode
 
 
 def states(num_tokens: int, width: int = 64, seed: int = 0) -> Tensor:
     return torch.randn(num_tokens, width, generator=torch.Generator().manual_seed(seed))
+
+
+def forged(hidden: Tensor) -> list[toploc.ChunkFigures]:
+    return check_and_forge(build(hidden), hidden)[1]
 
 
 def plain_value(coefficients: list[int], point: int) -> int:
@@ -27,7 +31,7 @@ def test_the_published_example_decodes_to_its_coefficients() -> None:
     """`ffd9 1b42 2b67 ba4b 756d` of the reference's documentation, which keeps four values."""
     words = np.frombuffer(bytes.fromhex("ffd91b422b67ba4b756d"), dtype=">u2")
     padded = np.concatenate([words, np.zeros(TOP_VALUES - 4, dtype=">u2")]).astype(">u2").tobytes()
-    moduli, coefficients = decode(padded, 1)
+    moduli, coefficients = decode(padded, 32)
     assert moduli.tolist() == [65497]
     assert coefficients[0, :4].tolist() == [6978, 11111, 47691, 30061]
 
@@ -103,29 +107,40 @@ def test_states_that_are_not_finite_are_refused(bad: float) -> None:
 @pytest.mark.parametrize(
     ("forged", "words"),
     [
-        (b"", "0 bytes"),
+        (b"", "0 bytes for 32 tokens"),
         (bytes(258), "modulus 0"),
         (b"\xff\xd9", "2 bytes"),
         (b"\x00\x01" + bytes(256), "modulus 1"),
         (b"\x80\x00" + bytes(256), "modulus 32768"),
         (b"\xff\xff" + bytes(256), "modulus 65535"),
-        (b"\xff\xd9" + b"\xff\xff" * 128, "a coefficient of 65535"),
+        (b"\xff\xd9" + b"\xff\xd9" * 128, "a coefficient of 65497"),
         (bytes(257), "257 bytes"),
         (bytes(516), "516 bytes"),
     ],
 )
 def test_w14_w15_malformed_proofs_are_refused_before_any_arithmetic(forged: bytes, words: str) -> None:
-    with pytest.raises(PeerFault, match=words):
+    assert shape_problem("toploc", forged, 32) is not None
+    with pytest.raises(ValueError, match=words):
         check(forged, states(32))
 
 
-@given(st.binary(max_size=600))
+@given(
+    st.one_of(
+        st.binary(max_size=600),
+        st.binary(min_size=516, max_size=516),
+        st.lists(st.integers(0, PRIME - 1), min_size=256, max_size=256).map(
+            lambda words: b"".join(
+                np.array([PRIME - words[0] % 1000, *half], dtype=">u2").tobytes() for half in (words[:128], words[128:])
+            )
+        ),
+    )
+)
 def test_no_bytes_do_anything_but_be_refused_or_compared(data: bytes) -> None:
-    try:
-        figures = check(data, states(40))
-    except PeerFault:
-        return
-    assert len(figures) == 2
+    if shape_problem("toploc", data, 40) is not None:
+        with pytest.raises(ValueError, match=r"bytes for|modulus|coefficient"):
+            check(data, states(40))
+    else:
+        assert len(check(data, states(40))) == 2
 
 
 @pytest.mark.parametrize(
@@ -158,9 +173,16 @@ def test_w16_what_a_constant_would_score_is_told() -> None:
     """Where all large values are alike, a proof of nothing passes the published thresholds: the model decides."""
     alike = torch.full((32, 256), 0.01)
     alike[:, :16] = 4.0 + 0.05 * torch.randn(32, 16, generator=torch.Generator().manual_seed(0))
-    assert constant_forgery(alike)[0].passes
+    assert forged(alike)[0].passes
     spread = states(32, 256)
-    assert not constant_forgery(spread)[0].passes
+    assert not forged(spread)[0].passes
+
+
+def test_the_constant_that_is_told_is_one_that_a_forger_can_hand_in() -> None:
+    hidden = states(64, 300).abs() + 2
+    constants = [int(toploc._constants(bits)[0, 0]) for _, bits in toploc._top_values(hidden[:32])]
+    proof = np.array([PRIME, constants[0], *[0] * 127], dtype=">u2").tobytes()
+    assert check(proof, hidden[:32]) == forged(hidden)[:1]
 
 
 @given(st.integers(1, 128), st.integers(0, 2**32), st.floats(0, 1))

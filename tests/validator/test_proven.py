@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from farflung.api.client import CoordinatorClient
 from farflung.identity.keys import key_from_bytes
@@ -21,7 +22,7 @@ from farflung.validator.config import ValidatorConfig
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
-from farflung.wire.proof import DEFAULT_RULES
+from farflung.wire.proof import DEFAULT_RULES, ProofRules
 from farflung.wire.rollout import Rollout
 from farflung.wire.verdict import RejectReason, SlotState
 from running_pool import COORDINATOR, TRAINER, Crew, coordinator, crew, publish_version
@@ -78,6 +79,23 @@ async def test_honest_work_is_accepted_with_figures_and_signed(tmp_path: Path) -
         assert outcome.verdict.measured["proof/activation_submission"] < 0.005
         evidence = await pool.trainer.evidence(outcome.verdict)
         assert len(evidence.figures) == POOL.rollouts_per_slot
+
+
+async def test_pools_may_ask_for_the_published_scheme(tmp_path: Path) -> None:
+    limits = structs.replace(DEFAULT_RULES.reject, activation_chunk=1.0, activation_submission=1.0)
+    wide = structs.replace(DEFAULT_RULES.slash, activation_chunk=2.0, activation_submission=2.0)
+    rules = ProofRules(scheme="toploc", reject=limits, slash=wide)
+    for tamper, state in ((list, SlotState.ACCEPTED), (forged_proofs, SlotState.REJECTED)):
+        async with place(tmp_path / state.value, structs.replace(POOL, proofs=rules)) as pool:
+            await pool.handed_in(tamper)
+            outcome = await pool.outcome()
+            assert outcome.state is state
+            assert outcome.verdict is not None
+            if state is SlotState.ACCEPTED:
+                assert outcome.verdict.measured["proof/activation_submission"] == 0.0
+                assert outcome.verdict.measured["proof/least_forgery"] > 0.0
+            else:
+                assert outcome.verdict.reason is RejectReason.PROOF_SHAPE, "a modulus of 0x1111"
 
 
 async def test_the_trainer_learns_with_the_verifiers_logprobs(tmp_path: Path) -> None:

@@ -161,6 +161,9 @@ def _add_calibrate(commands: Commands) -> None:
     calibrate.add_argument("--submissions", type=int, default=8, help="of each kind (default 8)")
     calibrate.add_argument("--rollouts", type=int, default=8, help="of each submission (default 8)")
     calibrate.add_argument("--max-tokens", type=int, default=64, help="of a completion (default 64)")
+    calibrate.add_argument(
+        "--scheme", choices=("sketch", "toploc"), default="sketch", help="of commitments (default sketch)"
+    )
     calibrate.add_argument("--temperature", type=float, default=1.0, help="of the pool (default 1)")
     calibrate.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
 

@@ -45,7 +45,7 @@ def run_calibrate(arguments: Namespace) -> int:
     for spread in bench.spreads():
         spreads.append(spread)
         console.print(f"  {spread.name}: distance {_range(spread.figure('activation_submission'))}")
-    found = calibrated(spreads)
+    found = calibrated(spreads, bench.scheme)
     out = Path(arguments.out)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(_report(arguments, found), indent=1) + "\n")
@@ -79,6 +79,7 @@ def _bench(arguments: Namespace) -> "Bench":
             reserved_token_ids=never_drawn(tokenizer, loaded.config),
         ),
         num_samples=arguments.rollouts,
+        scheme=arguments.scheme,
     )
 
 
@@ -98,6 +99,7 @@ def _report(arguments: Namespace, found: "Calibration") -> dict[str, object]:
         "submissions": arguments.submissions,
         "rollouts_per_submission": arguments.rollouts,
         "max_tokens": arguments.max_tokens,
+        "least_forgery": _finite(found.least_forgery),
         "rules": msgspec.to_builtins(found.rules),
         "separations": {
             name: {"honest_max": each.honest_max, "impostor_min": _finite(each.impostor_min), "is_clean": each.is_clean}
@@ -142,6 +144,10 @@ def _show(found: "Calibration") -> None:
     known = [tail for tail in tails if tail is not None]
     if known:
         console.print(f"extrapolated by an exponential tail, not measured: {max(known):.1e} per submission")
+    console.print(
+        f"bytes made without a model: at {found.least_forgery:.3f} or further, "
+        f"{'PASS' if found.least_forgery <= rules.activation_chunk else 'rejected'}"
+    )
     missed = [spread.name for spread in found.spreads if not spread.is_honest and _slips_through(spread, found)]
     if missed:
         console.print(f"some submissions pass as honest: {', '.join(missed)}", style="red")

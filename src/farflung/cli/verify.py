@@ -97,6 +97,7 @@ def _figures(
     params = PrefillParams(
         temperature=arguments.temperature,
         reserved_token_ids=never_drawn(Tokenizer.from_files(loaded.tokenizer_files), loaded.config),
+        scheme=rules.scheme,
     )
     claims = [Claim(rollout=row, spans=((0, len(row.completion_tokens)),), draw_seed=seed, slot=0) for row in rollouts]
     return figures_of(decoder, claims, params)
@@ -118,6 +119,7 @@ def _show(figures: Sequence[RolloutFigures], rules: ProofRules, problem: tuple[o
     table.add_row("likelier than draws", f"{least:.2f}", f"{reject:.2f}", f"{slash:.2f}", word)
     console.print(table)
     num_tokens = sum(each.num_tokens for each in figures)
+    console.print(f"bytes made without a model would be at {found['proof/least_forgery']:.2f}, by {rules.scheme}")
     console.print(f"{len(figures)} rollouts, {num_tokens} tokens, {found['proof/num_margins']:.0f} not our draw")
     if problem is None:
         console.print("accepted: this is what the model draws with this seed", style="green")

@@ -22,22 +22,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from farflung.errors import PeerFault
-from farflung.proofs.shape import TOPLOC_BYTES_PER_CHUNK, num_chunks
+from farflung.proofs.shape import TOPLOC_LEAST_MODULUS, TOPLOC_PRIME, shape_problem
 from farflung.wire.proof import CHUNK_TOKENS
 
-PRIME = 65497
-"""0xFFD9, the largest prime below 2**16 that the format uses. The 39 patterns above it are NaNs."""
+PRIME = TOPLOC_PRIME
 TOP_VALUES = 128
-LEAST_MODULUS = 1 << 15
-"""Exclusive: the reference's search gives up there."""
 MAX_EXPONENT_MISMATCHES, MAX_MEAN_MANTISSA, MAX_MEDIAN_MANTISSA = 38, 10.0, 8.0
 """The published thresholds; a chunk fails above any of them."""
 NOT_FINITE = 0x7F80
 """Bits of infinity without its sign; NaNs are above."""
 BLOCK = 16
 """Terms of a polynomial that are summed at once."""
-BAD_PROOF = "bad_proof"
+NO_MANTISSA = 128
+"""In place of the mantissas' error where nothing agrees: more than any error that 7 bits can have."""
 
 Field = NDArray[np.float64]
 """Elements of GF(65497) as whole numbers."""
@@ -47,20 +44,28 @@ Field = NDArray[np.float64]
 class ChunkFigures:
     """One chunk beside the verifier's own states."""
 
+    num_values: int
+    """Compared: 128, or all of a shorter chunk."""
     exponent_mismatches: int
-    """Of the compared values (128, or all of a shorter chunk): another sign or exponent, or no bfloat16 at all."""
+    """Values with another sign or exponent, or none of a bfloat16 at all."""
     mean_mantissa: float
     """Mean error of the mantissas where sign and exponent agree; infinite where none do."""
     median_mantissa: float
 
     @property
+    def distance(self) -> float:
+        """The largest of the three as a share of its published threshold: what lies above 1 fails there."""
+        mismatches = self.exponent_mismatches / self.num_values * TOP_VALUES
+        return max(
+            mismatches / MAX_EXPONENT_MISMATCHES,
+            min(self.mean_mantissa, NO_MANTISSA) / MAX_MEAN_MANTISSA,
+            min(self.median_mantissa, NO_MANTISSA) / MAX_MEDIAN_MANTISSA,
+        )
+
+    @property
     def passes(self) -> bool:
         """By the published thresholds."""
-        return (
-            self.exponent_mismatches <= MAX_EXPONENT_MISMATCHES
-            and self.mean_mantissa <= MAX_MEAN_MANTISSA
-            and self.median_mantissa <= MAX_MEDIAN_MANTISSA
-        )
+        return self.distance <= 1
 
 
 def build(hidden_TD: Tensor) -> bytes:
@@ -85,49 +90,49 @@ def check(proof: bytes, hidden_TD: Tensor) -> list[ChunkFigures]:
     """The claimed proof beside the verifier's own states, chunk by chunk.
 
     Raises:
-        PeerFault: it has another length, a modulus outside (2**15, 65497], or coefficients outside the field.
+        ValueError: the bytes do not have the shape (`shape_problem`), or a state is not finite.
     """
-    moduli, coefficients = decode(proof, num_chunks(len(hidden_TD)))
+    return check_and_forge(proof, hidden_TD)[0]
+
+
+def check_and_forge(proof: bytes, hidden_TD: Tensor) -> tuple[list[ChunkFigures], list[ChunkFigures]]:
+    """`check`, and what a polynomial that is the same everywhere would have scored in each chunk.
+
+    The forger is given the constant that suits each chunk: the middle of the commonest sign and exponent. Where even
+    that passes, the published thresholds show nothing on this model.
+    """
+    moduli, coefficients = decode(proof, len(hidden_TD))
     figures: list[ChunkFigures] = []
+    forged: list[ChunkFigures] = []
     for positions, bits in _top_values(hidden_TD):
         part = slice(len(figures), len(figures) + len(positions))
         found = _evaluate((positions % moduli[part, None]).astype(np.float64), coefficients[part])
         figures += _compared(found.astype(np.int64), bits)
-    return figures
+        forged += _compared(_constants(bits), bits)
+    return figures, forged
 
 
-def constant_forgery(hidden_TD: Tensor) -> list[ChunkFigures]:
-    """What a polynomial that is the same everywhere would score: the most frequent pattern of each chunk's values.
-
-    Where this passes, the published thresholds show nothing on this model.
-    """
-    figures: list[ChunkFigures] = []
-    for _, bits in _top_values(hidden_TD):
-        guesses = []
-        for row in bits:
-            exponents, counts = np.unique(row >> 7, return_counts=True)
-            commonest = row[row >> 7 == exponents[counts.argmax()]]
-            guesses.append(int(np.median(commonest)))
-        figures += _compared(np.repeat(np.array(guesses)[:, None], bits.shape[1], axis=1), bits)
-    return figures
-
-
-def decode(proof: bytes, num: int) -> tuple[NDArray[np.int64], Field]:
-    """(moduli [C], coefficients [C, 128]) of a stranger's proof.
+def decode(proof: bytes, num_tokens: int) -> tuple[NDArray[np.int64], Field]:
+    """(moduli [C], coefficients [C, 128]) of a proof that was checked, or is now.
 
     Raises:
-        PeerFault: as `check`.
+        ValueError: it has another length, a modulus outside (2**15, 65497], or coefficients outside the field.
     """
-    if len(proof) != num * TOPLOC_BYTES_PER_CHUNK:
-        raise PeerFault(BAD_PROOF, f"{len(proof)} bytes for {num} chunks of {TOPLOC_BYTES_PER_CHUNK}")
-    words = np.frombuffer(proof, dtype=">u2").reshape(num, 1 + TOP_VALUES)
-    moduli = words[:, 0].astype(np.int64)
-    wrong = (moduli <= LEAST_MODULUS) | (moduli > PRIME)
-    if wrong.any():
-        raise PeerFault(BAD_PROOF, f"modulus {moduli[wrong][0]}: it must lie in ({LEAST_MODULUS}, {PRIME}]")
-    if (words[:, 1:] >= PRIME).any():
-        raise PeerFault(BAD_PROOF, f"a coefficient of {words[:, 1:].max()}: the field has {PRIME} elements")
-    return moduli, words[:, 1:].astype(np.float64)
+    if problem := shape_problem("toploc", proof, num_tokens):
+        raise ValueError(problem)
+    words = np.frombuffer(proof, dtype=">u2").reshape(-1, 1 + TOP_VALUES)
+    return words[:, 0].astype(np.int64), words[:, 1:].astype(np.float64)
+
+
+def _constants(bits_CK: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[C, 1]: in each chunk the median pattern of those with its commonest sign and exponent."""
+    exponents = bits_CK >> 7
+    rows = np.arange(len(bits_CK))
+    counts = np.bincount((rows[:, None] * 512 + exponents).ravel(), minlength=512 * len(rows)).reshape(-1, 512)
+    is_common = exponents == counts.argmax(axis=1)[:, None]
+    ordered = np.sort(np.where(is_common, bits_CK, 1 << 16), axis=1)
+    middles: NDArray[np.int64] = ordered[rows, (counts.max(axis=1) - 1) // 2]
+    return middles[:, None]
 
 
 def _top_values(hidden_TD: Tensor) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -153,10 +158,10 @@ def _modulus(positions_K: NDArray[np.int64]) -> int:
     """The largest at which all positions stay apart."""
     if positions_K.max() < PRIME:
         return PRIME
-    for modulus in range(PRIME, LEAST_MODULUS, -1):
+    for modulus in range(PRIME, TOPLOC_LEAST_MODULUS, -1):
         if len(np.unique(positions_K % modulus)) == len(positions_K):
             return modulus
-    raise ValueError(f"no modulus above {LEAST_MODULUS} keeps {len(positions_K)} indices apart")
+    raise ValueError(f"no modulus above {TOPLOC_LEAST_MODULUS} keeps {len(positions_K)} indices apart")
 
 
 def _folded(values: Field) -> Field:
@@ -235,6 +240,7 @@ def _compared(found_CK: NDArray[np.int64], bits_CK: NDArray[np.int64]) -> list[C
     middles = (ordered[rows, np.maximum(counts - 1, 0) // 2] + ordered[rows, upper]) / 2
     return [
         ChunkFigures(
+            num_values=bits_CK.shape[1],
             exponent_mismatches=bits_CK.shape[1] - int(count),
             mean_mantissa=total / count if count else float("inf"),
             median_mantissa=float(middle) if count else float("inf"),

@@ -84,6 +84,7 @@ def measured(figures: Sequence[RolloutFigures]) -> dict[str, float]:
     return {
         "proof/activation_chunk": max((max(each.activation_chunks, default=0.0) for each in figures), default=0.0),
         "proof/activation_submission": submission_distance(figures),
+        "proof/least_forgery": min((each.least_forgery for each in figures if each.num_tokens), default=0.0),
         "proof/max_margin": max((each.max_margin for each in figures), default=0.0),
         "proof/mean_margin": mean_margin(figures),
         "proof/num_margins": float(sum(each.num_margins for each in figures)),

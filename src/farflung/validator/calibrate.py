@@ -7,6 +7,7 @@ Each submission is a few rollouts of one prompt. What is measured holds for the 
 other kernels and devices are another calibration. Does not know pools or files.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -19,12 +20,12 @@ from farflung.engine.torch_engine import TorchEngine
 from farflung.model.any_config import AnyConfig
 from farflung.model.build import AnyDecoder, build_decoder
 from farflung.model.weights import load_hf_state
-from farflung.proofs import sketch
 from farflung.proofs.calibration import SLASH_FACTOR, Separation, separate
+from farflung.proofs.scheme import build
 from farflung.validation.proof_checks import mean_margin, submission_distance
 from farflung.validator.impostors import IMPOSTORS, State, rounding_to_bfloat16
 from farflung.validator.prefill import Claim, PrefillParams, figures_of
-from farflung.wire.proof import ProofRules, RolloutFigures, Thresholds
+from farflung.wire.proof import ProofRules, RolloutFigures, Scheme, Thresholds
 from farflung.wire.rollout import Rollout
 
 SEED, OTHER_SEED = b"farflung/calibration/1".ljust(32, b"\0"), b"farflung/calibration/2".ljust(32, b"\0")
@@ -63,6 +64,12 @@ class Calibration:
     separations: Mapping[str, Separation]
     rules: ProofRules
 
+    @property
+    def least_forgery(self) -> float:
+        """Least distance of what was made without a model, in any chunk of any honest submission."""
+        honest = [figures for spread in self.spreads if spread.is_honest for figures in spread.submissions]
+        return min((each.least_forgery for figures in honest for each in figures if each.num_tokens), default=math.inf)
+
 
 _FIGURES: Mapping[str, Callable[[Sequence[RolloutFigures]], float]] = {
     "activation_chunk": lambda found: max((max(each.activation_chunks, default=0.0) for each in found), default=0.0),
@@ -91,11 +98,14 @@ class Bench:
     params: SamplingParams
     num_samples: int
     """Rollouts of a submission."""
+    scheme: Scheme = "sketch"
 
     def __post_init__(self) -> None:
         self._verifier = self._decoder(self.config, self.state)
         self._prefill = PrefillParams(
-            temperature=self.params.temperature, reserved_token_ids=self.params.reserved_token_ids
+            temperature=self.params.temperature,
+            reserved_token_ids=self.params.reserved_token_ids,
+            scheme=self.scheme,
         )
 
     def spreads(self) -> Iterator[Spread]:
@@ -164,7 +174,7 @@ class Bench:
                     logprobs=each.logprobs,
                     stop_reason=each.stop_reason,
                     policy_version=0,
-                    proof=sketch.build(torch.from_numpy(each.hidden), SEED, each.group, each.sample),
+                    proof=build(self.scheme, torch.from_numpy(each.hidden), SEED, each.group, each.sample),
                 )
             )
         return rows
@@ -178,8 +188,8 @@ class Bench:
         return Spread(name=name, is_honest=is_honest, cheats_at=cheats_at, submissions=tuple(submissions))
 
 
-def calibrated(spreads: Sequence[Spread]) -> Calibration:
-    """Thresholds from what was measured.
+def calibrated(spreads: Sequence[Spread], scheme: Scheme = "sketch") -> Calibration:
+    """Thresholds from what was measured with this scheme.
 
     Raises:
         ValueError: nothing honest was.
@@ -193,4 +203,5 @@ def calibrated(spreads: Sequence[Spread]) -> Calibration:
         separations[name] = separate(honest, impostors, floor=getattr(FLOORS, name))
     reject = Thresholds(**{name: found.threshold for name, found in separations.items()})
     slash = Thresholds(**{name: SLASH_FACTOR * found.threshold for name, found in separations.items()})
-    return Calibration(spreads=tuple(spreads), separations=separations, rules=ProofRules(reject=reject, slash=slash))
+    rules = ProofRules(scheme=scheme, reject=reject, slash=slash)
+    return Calibration(spreads=tuple(spreads), separations=separations, rules=rules)

@@ -20,16 +20,16 @@ from farflung.errors import OurFault
 from farflung.model.batch_layout import predicting_states
 from farflung.model.build import AnyDecoder
 from farflung.model.head import MAX_LOGITS_PER_CHUNK, next_token_logits, vocabulary_mask
-from farflung.proofs import draws, sketch
+from farflung.proofs import draws
 from farflung.proofs.margins import Draws, examine, surprise
-from farflung.proofs.shape import num_chunks
+from farflung.proofs.scheme import compare
 from farflung.rl.batch import FlatBatch, flatten
 from farflung.rl.packing import split_micro_batches
 from farflung.rl.types import TrainingSample
 from farflung.slots.noise import row_keys
 from farflung.validator.messages import ClaimedRow
 from farflung.wire.lease import Lease
-from farflung.wire.proof import RolloutFigures
+from farflung.wire.proof import RolloutFigures, Scheme
 from farflung.wire.rollout import Rollout, StopReason
 
 MICRO_BATCH_TOKENS = 4096
@@ -81,16 +81,21 @@ def claim_of(row: ClaimedRow, lease: Lease) -> Claim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefillParams:
-    """How the pool samples."""
+    """How the pool samples, and commits to states."""
 
     temperature: float
     reserved_token_ids: tuple[int, ...]
+    scheme: Scheme = "sketch"
     micro_batch_tokens: int = MICRO_BATCH_TOKENS
 
 
 @torch.no_grad()
 def figures_of(decoder: AnyDecoder, claims: Sequence[Claim], params: PrefillParams) -> list[RolloutFigures]:
-    """One per claim, in their order."""
+    """One per claim, in their order.
+
+    Raises:
+        OurFault: this version computes nothing here: a state is not finite.
+    """
     samples = [_sample(number, claim) for number, claim in enumerate(claims)]
     longest = max((sample.num_forward_tokens for sample in samples), default=1)
     figures: dict[int, RolloutFigures] = {}
@@ -101,11 +106,13 @@ def figures_of(decoder: AnyDecoder, claims: Sequence[Claim], params: PrefillPara
         counts = [sample.num_loss_tokens for sample in part]
         drawn = torch.nonzero(batch.loss_mask_M).squeeze(-1)
         hidden_KD = hidden_MD.index_select(0, drawn)
+        if not torch.isfinite(hidden_KD).all():
+            raise OurFault("a state is not finite: nothing can be compared with it")
         examined = _examined(decoder, hidden_KD, _targets(batch, drawn), _keys(own, hidden_KD.device), params)
         starts = np.cumsum([0, *counts])
         for sample, claim, start, end in zip(part, own, starts[:-1], starts[1:], strict=True):
             part_of_it = examined.part(int(start), int(end))
-            figures[sample.sample] = _figures(claim, hidden_KD[start:end], part_of_it)
+            figures[sample.sample] = _figures(claim, hidden_KD[start:end], part_of_it, params.scheme)
     return [figures[number] for number in range(len(claims))]
 
 
@@ -153,13 +160,12 @@ def _examined(
     return Draws.concatenated(parts)
 
 
-def _figures(claim: Claim, hidden_KD: Tensor, examined: Draws) -> RolloutFigures:
+def _figures(claim: Claim, hidden_KD: Tensor, examined: Draws, scheme: Scheme) -> RolloutFigures:
     rollout = claim.rollout
     num_tokens = len(hidden_KD)
     if not num_tokens:  # an episode that the environment failed: it has no reward, and nothing is held against it
         return RolloutFigures.nothing(rollout.group, rollout.sample)
-    keys = sketch.chunk_keys(claim.draw_seed, rollout.group, rollout.sample, num_chunks(num_tokens))
-    own = sketch.sketch(hidden_KD, torch.from_numpy(keys).to(hidden_KD.device))
+    compared = compare(scheme, rollout.proof, hidden_KD, claim.draw_seed, rollout.group, rollout.sample)
     logprobs_T = np.zeros(len(rollout.completion_tokens), dtype=np.float32)
     logprobs_T[claim.is_drawn] = examined.logprobs.numpy()
     errors = np.abs(logprobs_T - rollout.logprobs)
@@ -167,11 +173,12 @@ def _figures(claim: Claim, hidden_KD: Tensor, examined: Draws) -> RolloutFigures
         group=rollout.group,
         sample=rollout.sample,
         num_tokens=num_tokens,
-        activation_chunks=tuple(sketch.distances(rollout.proof, own).tolist()),
+        activation_chunks=compared.distances,
         max_margin=float(examined.margins.max()),
         sum_margin=float(examined.margins.sum()),
         num_margins=int((examined.margins > 0).sum()),
         surprise=surprise(examined),
         logprob_error=float(errors.max()),
+        least_forgery=min(compared.forgeries),
         logprobs=base64.b64encode(logprobs_T.astype("<f4").tobytes()).decode(),
     )

@@ -220,7 +220,10 @@ class Validator:
             decoder = await self._patience(lambda: self._policies.decoder_of(lease.policy_version))
         except (Refused, PeerFault) as error:
             raise OurFault(f"version {lease.policy_version} is out of reach: {error}") from error
-        params = PrefillParams(temperature=pool.temperature, reserved_token_ids=self._reserved_token_ids)
+        assert pool.proofs is not None, "computed again is only what a pool wants proven"
+        params = PrefillParams(
+            temperature=pool.temperature, reserved_token_ids=self._reserved_token_ids, scheme=pool.proofs.scheme
+        )
 
         def compute(rows: Sequence[ClaimedRow]) -> list[RolloutFigures]:
             return figures_of(decoder, [claim_of(row, lease) for row in rows], params)

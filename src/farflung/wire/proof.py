@@ -19,7 +19,7 @@ class Thresholds(Record, frozen=True, kw_only=True):
     """
 
     activation_chunk: float
-    """Distance of one chunk's commitment from the verifier's own."""
+    """Distance of one chunk's commitment from the verifier's own, in the scheme's unit (`proofs.scheme`)."""
     activation_submission: float
     """Root mean square of the distances of all chunks."""
     max_margin: float
@@ -87,7 +87,10 @@ class RolloutFigures(Record, frozen=True, kw_only=True):
     num_tokens: int
     """That the model drew."""
     activation_chunks: tuple[float, ...]
-    """Distance of each chunk, in order."""
+    """Distance of each chunk, in order (`proofs.scheme`)."""
+    least_forgery: float = 0.0
+    """Least distance of a chunk that bytes made without a model would have had. What lies near the thresholds says that
+    they show nothing on this model."""
     max_margin: float
     sum_margin: float
     num_margins: int
@@ -115,5 +118,12 @@ class RolloutFigures(Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         require_counts(group=self.group, sample=self.sample, num_tokens=self.num_tokens, num_margins=self.num_margins)
-        values = (self.max_margin, self.sum_margin, self.surprise, self.logprob_error, *self.activation_chunks)
+        values = (
+            self.max_margin,
+            self.sum_margin,
+            self.surprise,
+            self.logprob_error,
+            self.least_forgery,
+            *self.activation_chunks,
+        )
         require_finite("figures", values)

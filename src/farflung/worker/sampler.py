@@ -29,9 +29,10 @@ from farflung.model.devices import CPU
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.model.weights import from_safetensors_bytes, views_of_safetensors
-from farflung.proofs import sketch
+from farflung.proofs import scheme as commitments
 from farflung.wire.lease import Lease
 from farflung.wire.pool import PoolSpec
+from farflung.wire.proof import Scheme
 from farflung.wire.rollout import Rollout, StopReason
 from farflung.wire.task import Task
 
@@ -140,7 +141,8 @@ class Sampler:
             Cancelled: the engine was told to stop.
         """
         if isinstance(environment, Episodic):
-            return [rollout for seat in self.play(lease, environment, pool) for rollout in rollouts_of(seat, lease)]
+            seats = self.play(lease, environment, pool)
+            return [rollout for seat in seats for rollout in rollouts_of(seat, lease, scheme_of(pool))]
         tasks = [
             environment.task("train", index, target)
             for index, target in zip(lease.task_indices, lease.target_lengths, strict=True)
@@ -162,7 +164,7 @@ class Sampler:
         draw_seed = bytes.fromhex(lease.draw_seed)
         completions = self._engine.generate(requests, self._params, draw_seed, with_hidden=pool.proofs is not None)
         return [
-            _rollout(tasks[completion.group], requests[completion.group], completion, lease)
+            _rollout(tasks[completion.group], requests[completion.group], completion, lease, scheme_of(pool))
             for completion in completions
         ]
 
@@ -192,7 +194,12 @@ class Sampler:
         return seats
 
 
-def _rollout(task: Task, request: GroupRequest, completion: Completion, lease: Lease) -> Rollout:
+def scheme_of(pool: PoolSpec) -> Scheme:
+    """Of commitments; where none are asked for, no states are kept, and nothing follows from it."""
+    return "sketch" if pool.proofs is None else pool.proofs.scheme
+
+
+def _rollout(task: Task, request: GroupRequest, completion: Completion, lease: Lease, scheme: Scheme) -> Rollout:
     return Rollout(
         env=task.env,
         task_id=task.task_id,
@@ -204,20 +211,20 @@ def _rollout(task: Task, request: GroupRequest, completion: Completion, lease: L
         stop_reason=completion.stop_reason,
         policy_version=lease.policy_version,
         target_length=task.target_length,
-        proof=_proof([completion], lease),
+        proof=_proof([completion], lease, scheme),
     )
 
 
-def _proof(drawn: Sequence[Completion], lease: Lease) -> bytes:
+def _proof(drawn: Sequence[Completion], lease: Lease, scheme: Scheme) -> bytes:
     """Of all that the model drew in one rollout; empty where no proof is asked for."""
     hidden = [made.hidden for made in drawn if made.hidden is not None]
     if not hidden:
         return b""
     states_TD = torch.from_numpy(np.concatenate(hidden))
-    return sketch.build(states_TD, bytes.fromhex(lease.draw_seed), drawn[0].group, drawn[0].sample)
+    return commitments.build(scheme, states_TD, bytes.fromhex(lease.draw_seed), drawn[0].group, drawn[0].sample)
 
 
-def rollouts_of(seat: Seat, lease: Lease) -> list[Rollout]:
+def rollouts_of(seat: Seat, lease: Lease, scheme: Scheme = "sketch") -> list[Rollout]:
     """One per agent of an episode that is over."""
     episode = seat.episode
     return [
@@ -232,7 +239,7 @@ def rollouts_of(seat: Seat, lease: Lease) -> list[Rollout]:
             stop_reason=StopReason.EOS if episode.ends_in_eos(agent) else StopReason.LENGTH,
             policy_version=lease.policy_version,
             target_length=episode.task.target_length,
-            proof=_proof(seat.drawn_by(agent), lease),
+            proof=_proof(seat.drawn_by(agent), lease, scheme),
         )
         for agent, view in enumerate(episode.views)
     ]

@@ -51,6 +51,7 @@ class ChunkFigures:
     mean_mantissa: float
     """Mean error of the mantissas where sign and exponent agree; infinite where none do."""
     median_mantissa: float
+    """The upper one of the two in the middle, as in the reference."""
 
     @property
     def distance(self) -> float:
@@ -236,8 +237,7 @@ def _compared(found_CK: NDArray[np.int64], bits_CK: NDArray[np.int64]) -> list[C
     ordered = np.sort(np.where(agrees_CK, errors_CK, 0x80), axis=1)  # those that do not agree last
     sums = np.where(agrees_CK, errors_CK, 0).sum(axis=1)
     rows = np.arange(len(counts))
-    upper = np.minimum(counts // 2, bits_CK.shape[1] - 1)
-    middles = (ordered[rows, np.maximum(counts - 1, 0) // 2] + ordered[rows, upper]) / 2
+    middles = ordered[rows, counts // 2]
     return [
         ChunkFigures(
             num_values=bits_CK.shape[1],

@@ -19,8 +19,9 @@ class Conversation:
         """Raises UserError: the template refuses the messages."""
         self._tokenizer = tokenizer
         self._messages = list(messages)
-        self._text = tokenizer.render(self._messages)
-        self.ids = tokenizer.encode(self._text)
+        rendered = tokenizer.render_marked(self._messages)
+        self._text = rendered.text
+        self.ids = tokenizer.encode_rendered(rendered)
         """Up to where the next answer starts."""
         self.num_forks = 0
         """How often the template rewrote what had been said."""
@@ -39,20 +40,15 @@ class Conversation:
         Raises:
             UserError: the template refuses the messages; nothing has changed then.
         """
-        rendered = self._tokenizer.render([*self._messages, *messages])
-        between = _after(rendered, self._text)
-        if between is None:
-            self.num_forks += 1
-            self.ids = self._tokenizer.encode(rendered)
+        rendered = self._tokenizer.render_marked([*self._messages, *messages])
+        if rendered.text.startswith(self._text):
+            between = self._tokenizer.encode_rendered(rendered.rest(len(self._text)))
+            self.ids = [*self.ids, *between]
         else:
-            self.ids = [*self.ids, *self._tokenizer.encode(between)]
+            self.ids = self._tokenizer.encode_rendered(rendered)
+            self.num_forks += 1
         self._messages += messages
-        self._text = rendered
-
-
-def _after(rendered: str, so_far: str) -> str | None:
-    """What the template adds after everything that was said; None where it does not begin with that."""
-    return rendered[len(so_far) :] if rendered.startswith(so_far) else None
+        self._text = rendered.text
 
 
 def rewrites_history(tokenizer: Tokenizer) -> bool:

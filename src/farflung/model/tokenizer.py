@@ -1,7 +1,8 @@
 """Text to token ids and back, from a Hugging Face tokenizer's own files, without transformers and without torch.
 
 Nothing is added or cut on the way: no beginning-of-sequence id that the text does not spell (chat templates write their
-own), no truncation or padding that a tokenizer file may ask for, no silent loss of characters.
+own), no truncation or padding that a tokenizer file may ask for, no silent loss of characters. What a message says is
+text: only the chat template's own special tokens become special ids (`model.said`).
 """
 
 import json
@@ -13,6 +14,8 @@ import tokenizers
 
 from farflung.errors import UserError
 from farflung.model.chat_template import ChatTemplate
+from farflung.model.literal import LiteralTokenizer
+from farflung.model.said import Rendered, Spellings, render_marked
 from farflung.wire.canonical import tagged_digest
 from farflung.wire.task import Message
 
@@ -66,8 +69,28 @@ class Tokenizer:
         Raises:
             UserError: a character that the vocabulary cannot spell.
         """
+        return self._ids(self._tokenizer, text)
+
+    def encode_said(self, text: str) -> list[int]:
+        """Ids of what somebody says: special tokens spelled out in it stay text.
+
+        Raises:
+            UserError: as `encode`, or a special token that cannot be written as text.
+        """
+        if self.special_token_in(text) is None:
+            return self.encode(text)
+        return self.encode_rendered(Rendered(text, frozenset(range(len(text)))))
+
+    def encode_rendered(self, rendered: Rendered) -> list[int]:
+        """Ids of a prompt, or of a part of one. Raises as `encode_said`."""
+        if not rendered.said:
+            return self.encode(rendered.text)
+        literal = self._literal
+        return literal.meant(self._ids(literal.fast, literal.rename(rendered)))
+
+    def _ids(self, fast: Any, text: str) -> list[int]:
         try:
-            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+            encoding = fast.encode(text, add_special_tokens=False)
         except TypeError as error:
             raise UserError("the text has a lone surrogate (half a character): it is no Unicode text") from error
         ids: list[int] = encoding.ids
@@ -82,24 +105,32 @@ class Tokenizer:
         return text
 
     def render(self, messages: Sequence[ChatMessage], add_generation_prompt: bool = True) -> str:
-        """The prompt's text by the chat template.
+        """The prompt's text by the chat template, for people.
 
         Raises:
             UserError: there is no template, or it refuses the messages.
         """
-        plain = [
-            {"role": message.role, "content": message.content} if isinstance(message, Message) else message
-            for message in messages
-        ]
-        return self._template.render(plain, add_generation_prompt=add_generation_prompt)
+        return self._template.render(_plain(messages), add_generation_prompt=add_generation_prompt)
+
+    def render_marked(self, messages: Sequence[ChatMessage], add_generation_prompt: bool = True) -> Rendered:
+        """The same for `encode_rendered`, which tells what the messages say from what the template writes.
+
+        Raises:
+            UserError: as `render`, or the template does not leave a special token as it was said.
+        """
+        return render_marked(
+            _plain(messages),
+            self._spellings,
+            lambda plain: self._template.render(plain, add_generation_prompt=add_generation_prompt),
+        )
 
     def encode_chat(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of the rendered prompt, up to where the completion starts.
 
         Raises:
-            UserError: as `render` and `encode`.
+            UserError: as `render_marked` and `encode_said`.
         """
-        return self.encode(self.render(messages))
+        return self.encode_rendered(self.render_marked(messages))
 
     @property
     def special_tokens(self) -> tuple[str, ...]:
@@ -107,8 +138,8 @@ class Tokenizer:
         return tuple(token for token in self._special_ids.values() if token)
 
     def special_token_in(self, text: str) -> str | None:
-        """A special token that `text` spells, whose id it would become; None if there is none."""
-        return next((token for token in self._special_ids.values() if token and token in text), None)
+        """A special token that `text` spells, whose id it would become by `encode`; None if there is none."""
+        return self._spellings.first_in(text)
 
     @cached_property
     def reserved_token_ids(self) -> tuple[int, ...]:
@@ -122,6 +153,18 @@ class Tokenizer:
         """Identity of everything that turns messages into ids."""
         parts = [part for name in sorted(self.files) for part in (name.encode(), self.files[name])]
         return tagged_digest("farflung/tokenizer/1", *parts)
+
+    @cached_property
+    def _spellings(self) -> Spellings:
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        normalizer = self._tokenizer.normalizer
+        changes = normalizer is not None and any(token.special and token.normalized for token in added)
+        return Spellings(self.special_tokens, normalizer.normalize_str if changes else None)
+
+    @cached_property
+    def _literal(self) -> LiteralTokenizer:
+        special = {token_id: token for token_id, token in self._special_ids.items() if token}
+        return LiteralTokenizer(_parse(self.files), special, self._spellings)
 
     @cached_property
     def _template(self) -> ChatTemplate:
@@ -149,6 +192,13 @@ class Tokenizer:
                 f"or an eos_token_id in {GENERATION_FILE}"
             )
         return tuple(ids)
+
+
+def _plain(messages: Sequence[ChatMessage]) -> list[Mapping[str, Any]]:
+    return [
+        {"role": message.role, "content": message.content} if isinstance(message, Message) else message
+        for message in messages
+    ]
 
 
 def _parse(files: Mapping[str, bytes]) -> Any:

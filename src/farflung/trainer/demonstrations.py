@@ -34,7 +34,7 @@ def demonstrate(
     text = environment.demonstration(task, draw)
     if text is None:
         raise _nothing_to_show(environment)
-    completion = np.array([*tokenizer.encode(text), eos_token_id], dtype=np.int32)
+    completion = np.array([*tokenizer.encode_said(text), eos_token_id], dtype=np.int32)
     view = View(
         prompt_tokens=np.array(tokenizer.encode_chat(task.messages), dtype=np.int32),
         completion_tokens=completion,
@@ -53,7 +53,7 @@ def _episode(
             shown = environment.demonstrate_turn(task, episode.turns, draw)
         if shown is None:
             raise _nothing_to_show(environment)
-        episode.take([*tokenizer.encode(shown), eos_token_id][: pending.max_tokens])
+        episode.take([*tokenizer.encode_said(shown), eos_token_id][: pending.max_tokens])
     if episode.unplayable:
         raise OurFault(f"environment {environment.name} cannot play task {task.task_id}: {episode.unplayable}")
     return episode.views

@@ -57,15 +57,16 @@ def encode(example: Example, tokenizer: Tokenizer) -> tuple[list[int], list[bool
     for index, message in enumerate(example.messages):
         if message["role"] != "assistant":
             continue
-        before = tokenizer.render(example.messages[:index])
-        after = tokenizer.render(example.messages[: index + 1], add_generation_prompt=False)
-        if not before.startswith(text) or not after.startswith(before):
+        before = tokenizer.render_marked(example.messages[:index])
+        after = tokenizer.render_marked(example.messages[: index + 1], add_generation_prompt=False)
+        if not before.text.startswith(text) or not after.text.startswith(before.text):
             return None
-        context = tokenizer.encode(before[len(text) :])
-        spoken, rest = _to_end_of_turn(tokenizer.encode(after[len(before) :]), tokenizer.eos_token_ids)
+        context = tokenizer.encode_rendered(before.rest(len(text)))
+        said = tokenizer.encode_rendered(after.rest(len(before.text)))
+        spoken, rest = _to_end_of_turn(said, tokenizer.eos_token_ids)
         ids += [*context, *spoken, *rest]
         learned += [False] * len(context) + [True] * len(spoken) + [False] * len(rest)
-        text = after
+        text = after.text
     while learned and not learned[-1]:  # nothing is learned from what follows the last answer
         ids.pop()
         learned.pop()

@@ -179,6 +179,8 @@ def test_a_failed_sandbox_is_no_verdict() -> None:
         ("1/2/2024", "date"),
         ("0x10", "literal"),
         ("5th", "ordinal"),
+        ("f^{-1}(x)", "inverse"),
+        (r"\sin^{-1}(x) + x", None),
         (r"\sin(A\times B)", "cross_product"),
         ("xy1", "digit_after_letter"),
         ("3x 4y", "digit_after_letter"),

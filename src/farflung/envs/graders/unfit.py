@@ -20,6 +20,7 @@ r"""Which texts the second opinion on mathematics is not asked about, because it
     adjacent_capitals    are a product: the angle ABC = the angle ACB
     letter_case          capitals are small letters: sin A = sin a
     call                 a function is a factor: f(-x) = -f(x), P(A+B) = P(A) + P(B)
+    inverse              f^{-1}(x) = 1/f(x)
     slash_after_function sin x/2 = sin(x/2)
     infinity             is a number: oo + 1 = oo, 1/oo = 0
     ordinal              5th is 5
@@ -111,6 +112,8 @@ def _unfit(text: str) -> str | None:
         return "words"
     if re.search(r"[A-Za-z]\s*[0-9]", letters):
         return "digit_after_letter"
+    if re.search(r"[A-Za-z]\s*\^\s*\{\s*-\s*1\s*\}\s*\(", letters):
+        return "inverse"
     if re.search(r"[A-Z]{2}", letters):
         return "adjacent_capitals"
     return "too_many_variables" if len(set(re.findall("[A-Za-z]", letters))) > _MAX_VARIABLES else None

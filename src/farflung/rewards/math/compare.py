@@ -92,7 +92,9 @@ def _compare_assigned(gold: Value, answer: Value, policy: MathPolicy, budget: Bu
         if gold.names == answer.names:
             return compare(gold.value, answer.value, policy, budget)
         if gold.difference is not None and answer.difference is not None:
-            return _compare_equations(gold.difference, answer.difference, budget)
+            verdict = _compare_equations(gold.difference, answer.difference, budget)
+            share = verdict is False and may_share_letters(gold.difference, answer.difference, budget)
+            return None if share else verdict
         return None
     named, bare = (gold, answer) if isinstance(gold, Assigned) else (answer, gold)
     assert isinstance(named, Assigned)

@@ -56,6 +56,13 @@ class Cursor:
         self._tokens[self._position] = token._replace(text=token.text[num_characters:], is_spaced=False)
         return token._replace(text=token.text[:num_characters])
 
+    def split_index(self) -> Token:
+        r"""Take the letter of a name such as `x2` and leave its number: `\frac x2` has two arguments."""
+        token = self.peek()
+        letter, _, index = token.text.partition("_")
+        self._tokens[self._position] = Token(TokenKind.NUMBER, index, is_text=token.is_text)
+        return token._replace(text=letter)
+
     @contextmanager
     def nested(self) -> Iterator[None]:
         """One level deeper; raises OverLimits below the deepest."""

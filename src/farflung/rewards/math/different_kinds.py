@@ -46,6 +46,8 @@ def compare_kinds(gold: Value, answer: Value, compare: Comparison[Value]) -> boo
             return compare_in_order(one.items, values, compare) or None
         if isinstance(one, Sequence) and isinstance(other, Collection | MatrixOf):
             return None if _may_be_tuple(other) else False
+        if isinstance(one, Sequence) and len(one.items) == 1 and isinstance(other, NUMBERS):
+            return None  # [B] and B
         if isinstance(one, Sequence | MatrixOf) and isinstance(other, Scalar) and _may_be_vector(other):
             return None
         if isinstance(one, Numeral | Proportion) and isinstance(other, Scalar):

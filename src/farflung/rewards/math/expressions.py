@@ -34,7 +34,7 @@ from farflung.rewards.math.unit_phrases import with_unit
 
 _CLOSING = {"(": (")", "]"), "[": ("]", ")"), "{": ("}",), r"\{": (r"\}",), "langle": ("rangle",)}
 _TIMES = ("*", "cdot", "times")
-_PREFIX_CURRENCIES = {r"\$": "$", "euro": "euro", "pounds": "pound sterling"}
+_CURRENCIES = {r"\$": "$", "euro": "euro", "pounds": "pound sterling"}
 _FUNCTION_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "binom": "binomial"}
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 _NAMED_FUNCTIONS = ("f", "g", "h", "P", "p", "F", "G")
@@ -69,7 +69,9 @@ def _term(cursor: Cursor) -> Node:
                 raise NotExact("two plus-minus signs in a row")
             plus_minus = sign == "mp"
     node = _product(cursor)
-    if is_negative:
+    if is_negative and isinstance(node, Quantity):
+        node = Quantity(Negative(node.value), node.unit)
+    elif is_negative:
         node = Negative(node)
     return node if plus_minus is None else PlusMinus(node, is_flipped=plus_minus)
 
@@ -96,8 +98,9 @@ def _product(cursor: Cursor) -> Node:
         elif _starts_factor(cursor):
             if has_symbolic_divisor:
                 raise NotExact("ambiguous division")
+            is_bracketed = cursor.at("(")  # 2(1/3) is a product
             factor = _power(cursor)
-            mixed = _mixed(factors[-1], factor)
+            mixed = None if is_bracketed else _mixed(factors[-1], factor)
             if mixed is not None:
                 factors[-1] = mixed
             else:
@@ -179,6 +182,7 @@ def _power(cursor: Cursor) -> Node:
             else:
                 cursor.advance()
                 node = _raised(cursor, node)
+                node = _of_inverse(cursor, node)
         elif cursor.at("!"):
             cursor.advance()
             if cursor.at("!"):
@@ -187,16 +191,28 @@ def _power(cursor: Cursor) -> Node:
         elif cursor.at("%"):
             cursor.advance()
             node = Quantity(node, "%")
+        elif cursor.at(*_CURRENCIES) and cursor.peek(1).kind is TokenKind.END:
+            node = Quantity(node, _CURRENCIES[cursor.advance().text])
         elif cursor.at("_"):
             cursor.advance()
             node = parse_subscript(cursor, node)
         elif cursor.at("'") and isinstance(node, Name):
             cursor.advance()
             node = Name(node.text + "'")
+            if cursor.at("("):
+                node = Call(node.text, _arguments(cursor))
         else:
             return node
         depth += 1
         cursor.check_depth(depth)
+
+
+def _of_inverse(cursor: Cursor, node: Node) -> Node:
+    """`f^{-1}(x)`, which is no reciprocal; any other power is itself."""
+    match node:
+        case Power(Name(text), Negative(Number(1))) if text in _NAMED_FUNCTIONS and cursor.at("("):
+            return Call(f"{text}^-1", _arguments(cursor))
+    return node
 
 
 def _raised(cursor: Cursor, base: Node) -> Node:
@@ -257,7 +273,7 @@ def _bracketed(cursor: Cursor, token: Token) -> Node:
     if cursor.take("..."):
         return Dots()
     if cursor.take(r"\$"):
-        return Quantity(_power(cursor), "$")
+        return Quantity(_signed_power(cursor), "$")
     raise NotExact(f"unexpected {token.text}")
 
 
@@ -281,8 +297,8 @@ def _command(cursor: Cursor, text: str) -> Node:
         return Dots()
     if text in ("circ", "emptyset"):
         return Name(text)
-    if text in _PREFIX_CURRENCIES:
-        return Quantity(_power(cursor), _PREFIX_CURRENCIES[text])
+    if text in _CURRENCIES:
+        return Quantity(_signed_power(cursor), _CURRENCIES[text])
     if text in ("angle", "triangle", *_ACCENTS):
         inner = parse_argument(cursor)
         return Name(f"{text} {canonical_label(text, label_of(inner))}")
@@ -324,6 +340,8 @@ def parse_argument(cursor: Cursor) -> Node:
         if inner is None:
             raise NotExact("empty braces")
         return inner
+    if token.kind is TokenKind.NAME and "_" in token.text:
+        return Name(cursor.split_index().text)
     return _primary(cursor)
 
 

@@ -113,6 +113,8 @@ def _log_10(value: Scalar, budget: Budget) -> Scalar:
 
 def _absolute(value: Scalar, budget: Budget) -> Scalar:
     """Sure for a single positive-atom term; anything else keeps its bars."""
+    if scalar.is_zero(value):
+        return scalar.ZERO
     if value.denominator == ONE and any(atom.kind is Kind.IMAGINARY for atom in polynomial.atoms(value.numerator)):
         return _modulus(value, budget)
     if value.denominator == ONE and len(value.numerator) <= 1:

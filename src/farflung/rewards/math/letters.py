@@ -1,7 +1,7 @@
 """Letters that may stand for one thing under two names, and bound letters that do.
 
     x^2 + C, x^2 + c     a constant that is written in either case
-    AB, BA, A*B          capitals side by side: a product, or the two ends of a segment
+    AB, BA, A*B, with a bar   capitals side by side: a product, or the two ends of a segment
     pi*k with k in Z     the same numbers as pi*n with n in Z
 
 Letters inside of opaque atoms (`sin k`) are not looked at. This module does not decide: it finds who may be who.
@@ -37,6 +37,7 @@ def renamed(value: Scalar, old: str, new: str, budget: Budget) -> Scalar:
 
 
 def _folded(name: str) -> tuple[str, ...]:
+    name = name.removeprefix("overline ")
     is_run = 2 <= len(name) <= 3 and name.isalpha() and name.isupper()
     if is_run:
         return tuple(name.lower())

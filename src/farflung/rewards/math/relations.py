@@ -89,7 +89,7 @@ def names_of(node: Node) -> tuple[str, ...] | None:
     match node:
         case Name(text) if text not in _CONSTANT_NAMES:
             return (text,)
-        case Call(text, arguments) if len(text) == 1:
+        case Call(text, arguments) if len(text) == 1 or text.endswith(("'", "^-1")):
             return (f"{text}{arguments!r}",)  # P(A) and P(B) are two things
         case Group("(", items, ")") if all(isinstance(item, Name) for item in items):
             return tuple(item.text for item in items if isinstance(item, Name))

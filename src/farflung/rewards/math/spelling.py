@@ -201,6 +201,10 @@ def _fraction(match: re.Match[str]) -> str:
 
 def _without_delimiters(text: str) -> str:
     text = text.strip()
+    if text.startswith("**") and text.endswith("**"):  # bold in Markdown
+        text = text.strip("*")
+    while text.endswith("\\"):
+        text = text[:-1].rstrip()
     changed = True
     while changed:
         changed = False

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from farflung.envs.graders.judge import JudgeGrader, SameConfig
+from farflung.envs.graders.judge import SameConfig, SameRules
 from farflung.envs.graders.judge_bench import Bench
 from farflung.envs.graders.judge_client import URL_VARIABLE, Endpoint, Trouble
+from farflung.envs.graders.judge_grader import JudgeGrader
 from farflung.envs.graders.judge_prompt import JudgeMessage, Labels
 from farflung.model.characters import character_tokenizer
 from farflung.model.factory import random_state, tiny_config
@@ -34,7 +35,7 @@ async def test_a_served_model_is_asked_and_what_it_babbles_is_no_verdict(
     client = await start(max_context_tokens=2048)
     monkeypatch.setenv(URL_VARIABLE, str(client.make_url("/v1")))
     bench = Bench(Endpoint(model="tiny", label_ids={}), SameConfig(), random.Random(0))
-    grader = JudgeGrader(bench, SameConfig())
+    grader = JudgeGrader(bench, SameRules(SameConfig()))
     decision = await asyncio.to_thread(
         grader.grade, '{"answer": "Paris", "question": "Where?"}', "<answer>Lutetia</answer>"
     )

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.envs.graders.judge import JudgeGrader, SameConfig
-from farflung.envs.graders.judge_bench import label_ids
-from farflung.envs.graders.judge_client import NoBallot, Trouble
-from farflung.envs.graders.judge_pair import PairConfig, PairJudgeGrader
+from farflung.envs.graders.judge import SameConfig, SameRules
+from farflung.envs.graders.judge_bench import Bench, label_ids
+from farflung.envs.graders.judge_client import JudgeModel, NoBallot, Trouble
+from farflung.envs.graders.judge_grader import JudgeGrader
+from farflung.envs.graders.judge_pair import PairConfig, PairRules
 from farflung.envs.graders.judge_prompt import JudgeMessage, Labels, decoy_of, draw_labels, quoted, same_question
 from farflung.errors import UserError
 from naive_judge import ATTEMPTS, NaiveJudge, is_swayed
@@ -38,8 +39,14 @@ def reference(answer: str, question: str = "") -> str:
     return json.dumps({"answer": answer, "question": question})
 
 
-def judge(model: NaiveJudge | Scripted, **config: float) -> JudgeGrader:
-    return JudgeGrader.from_model(model, random.Random(0), SameConfig(**config))
+def judge(model: JudgeModel, **options: float) -> JudgeGrader:
+    config = SameConfig(**options)
+    return JudgeGrader(Bench(model, config, random.Random(0)), SameRules(config))
+
+
+def pair_judge(model: JudgeModel, seed: int = 0) -> JudgeGrader:
+    config = PairConfig()
+    return JudgeGrader(Bench(model, config, random.Random(seed)), PairRules(config))
 
 
 def marked(answer: str) -> str:
@@ -70,7 +77,7 @@ def test_at_most_1_in_100_attempts_is_paid(gold: str) -> None:  # E6
 
 @pytest.mark.parametrize("seed", range(3))
 def test_at_most_1_in_100_attempts_beats_a_reference_reply(seed: int) -> None:  # E6
-    grader = PairJudgeGrader.from_model(NaiveJudge(), random.Random(seed))
+    grader = pair_judge(NaiveJudge(), seed)
     gold = "It is a city on a river, with a tower of iron and more museums than anybody can see in a week. " * 3
     verdicts = [grader.grade(reference(gold, "What is it?"), each).verdict for each in ATTEMPTS]
     assert sum(verdict == 1.0 for verdict in verdicts) <= len(ATTEMPTS) // 100
@@ -123,7 +130,7 @@ def test_the_same_text_is_right_without_a_judge() -> None:
 @pytest.mark.parametrize("trouble", Trouble)
 def test_a_judge_in_trouble_is_no_verdict(trouble: Trouble) -> None:
     model = Scripted(failing(trouble))
-    for grader in (judge(model), PairJudgeGrader.from_model(model, random.Random(0))):
+    for grader in (judge(model), pair_judge(model)):
         decision = grader.grade(reference("Paris"), marked("Rome"))
         assert (decision.verdict, decision.rule) == (None, trouble.value)
 
@@ -153,7 +160,7 @@ def test_all_questions_of_a_grading_share_one_deadline() -> None:
             deadlines.append(deadline_s)
             return 1.0
 
-    JudgeGrader.from_model(Yes(), random.Random(0), SameConfig(deadline_s=5)).grade(reference("Paris"), marked("Rome"))
+    judge(Yes(), deadline_s=5).grade(reference("Paris"), marked("Rome"))
     assert len(deadlines) == 4
     assert len(set(deadlines)) == 1
     assert deadlines[0] <= time.monotonic() + 5
@@ -161,16 +168,16 @@ def test_all_questions_of_a_grading_share_one_deadline() -> None:
 
 @pytest.mark.parametrize("told", ["", "Paris", "{}", '{"answer": " "}', '{"answer": 3}', '{"answer": "a", "more": 1}'])
 def test_a_reference_that_is_none_is_no_verdict(told: str) -> None:
-    for grader in (judge(NaiveJudge()), PairJudgeGrader.from_model(NaiveJudge(), random.Random(0))):
+    for grader in (judge(NaiveJudge()), pair_judge(NaiveJudge())):
         assert grader.grade(told, marked("x")).verdict is None
 
 
 def test_a_pair_is_judged_in_both_orders() -> None:
     model = Scripted(lambda messages, labels: float('First answer: "good"' in messages[-1].content))
-    grader = PairJudgeGrader.from_model(model, random.Random(0))
+    grader = pair_judge(model)
     assert grader.grade(reference("bad", "?"), "good").verdict == 0.0, "good also beats answers to other questions"
     assert grader.grade(reference("good", "?"), "bad").verdict == 0.0
-    first_wins = PairJudgeGrader.from_model(Scripted(lambda messages, labels: 1.0), random.Random(0))
+    first_wins = pair_judge(Scripted(lambda messages, labels: 1.0))
     decision = first_wins.grade(reference("one", "?"), "other")
     assert (decision.verdict, decision.undecided) == (None, True)
 
@@ -181,7 +188,7 @@ def test_the_better_reply_is_paid_if_it_does_not_win_everywhere() -> None:
         is_on_topic = 'Question: "?"' in asked
         return float(is_on_topic and 'First answer: "good"' in asked)
 
-    grader = PairJudgeGrader.from_model(Scripted(says), random.Random(0), PairConfig())
+    grader = pair_judge(Scripted(says))
     assert grader.grade(reference("bad", "?"), "<think>x</think>good").verdict == 1.0
     assert grader.grade(reference("good", "?"), "good").rule == "same_text"
     assert grader.grade(reference("bad", "?"), "g" * 4001).rule == "too_long"
@@ -203,7 +210,7 @@ def test_quoted_text_is_one_line_of_json_without_openers(text: str) -> None:
 @settings(max_examples=100)
 def test_no_text_makes_a_judge_raise(completion: str, told: str) -> None:
     grader = judge(NaiveJudge())
-    pair = PairJudgeGrader.from_model(NaiveJudge(), random.Random(0))
+    pair = pair_judge(NaiveJudge())
     for each in (grader, pair):
         each.grade(told, completion)
         each.grade(reference(told), marked(completion))

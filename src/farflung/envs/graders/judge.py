@@ -1,6 +1,5 @@
-"""A judge that says whether an answer states the same as the reference, for texts that no rule can compare.
+"""judge@1: does an answer state the same as the reference? For texts that no rule can compare.
 
-    reference   JSON {"answer": "...", "question": "..."}; the question may be left out
     answer      what stands in <answer>, \\boxed{}, after #### or "answer is"; nothing else of the completion is shown
 
 In this order, and the first that decides ends it:
@@ -11,28 +10,22 @@ In this order, and the first that decides ends it:
     4  it is asked whether the answer says a *decoy* that nobody would answer. No -> 1. Yes -> the answer talks it into
        anything: 0, unless the judge says yes to the reference itself against the decoy too: then it is broken
 
-A judge that is down, slow, or writes something else, and calls beyond the budget, are "cannot be graded". An answer of
-thousands of instructions to the judge is a 0 by step 1; one that sways it is a 0 by step 4. Not reproducible.
+An answer of thousands of instructions to the judge is a 0 by step 1; one that sways it is a 0 by step 4.
 """
 
-import random
 from collections.abc import Mapping
-from typing import Self
 
-import msgspec
 from pydantic import Field
 
 from farflung.envs.arguments import parse_arguments
-from farflung.envs.graders.judge_bench import Bench, JudgeConfig, Session, endpoint_bench
-from farflung.envs.graders.judge_client import JudgeModel, NoBallot
+from farflung.envs.graders.judge_bench import JudgeConfig, Session, endpoint_bench
+from farflung.envs.graders.judge_grader import JudgeGrader, Reference
 from farflung.envs.graders.judge_prompt import Labels, decoy_of, same_question
 from farflung.rewards.decision import Decision
 from farflung.rewards.exact import grade_text
 from farflung.rewards.extract import final_answer, tagged
 from farflung.rewards.verifiers.spoken import spoken_text
 from farflung.wire.pool import EnvArg
-
-MAX_REFERENCE_CHARS = 20_000
 
 
 class SameConfig(JudgeConfig):
@@ -44,45 +37,16 @@ class SameConfig(JudgeConfig):
     """Probability of yes, among yes and no, above which the judge has said yes."""
 
 
-class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    answer: str
-    question: str = ""
+class SameRules:
+    """Implements `JudgeRules`."""
 
-
-class JudgeGrader:
-    """judge@1; implements `Grader`."""
-
-    def __init__(self, bench: Bench, config: SameConfig) -> None:
-        self._bench = bench
+    def __init__(self, config: SameConfig) -> None:
         self._config = config
 
-    @classmethod
-    def from_args(cls, args: Mapping[str, EnvArg]) -> Self:
-        """Raises `UserError` for a wrong argument."""
-        config = parse_arguments(SameConfig, "judge", args, "grader")
-        return cls(endpoint_bench(config), config)
+    def answer_in(self, completion: str) -> str:
+        return tagged(spoken_text(completion)) or final_answer(completion) or ""
 
-    @classmethod
-    def from_model(cls, model: JudgeModel, rng: random.Random, config: SameConfig | None = None) -> Self:
-        """A judge of the caller's own."""
-        config = config or SameConfig()
-        return cls(Bench(model, config, rng), config)
-
-    def grade(self, reference: str, completion: str) -> Decision:
-        told = read_reference(reference)
-        if told is None:
-            return Decision(None, "gold_unparseable", 'the reference is JSON {"answer": "...", "question": "..."}')
-        spoken = spoken_text(completion)
-        answer = (tagged(spoken) or final_answer(completion) or "").strip()
-        decided = self._without_judge(told, answer)
-        if decided is not None:
-            return decided
-        try:
-            return self._with_judge(told, answer, self._bench.session())
-        except NoBallot as trouble:
-            return Decision(None, trouble.trouble.value, trouble.detail)
-
-    def _without_judge(self, told: Reference, answer: str) -> Decision | None:
+    def without_judge(self, told: Reference, answer: str) -> Decision | None:
         if not answer:
             return Decision(0.0, "no_answer")
         if not any(character.isalnum() for character in answer):
@@ -91,16 +55,16 @@ class JudgeGrader:
             return Decision(0.0, "too_long", f"{len(answer)} characters, at most {self._config.max_answer_chars}")
         return Decision(1.0, "same_text") if grade_text(told.answer, answer) == 1.0 else None
 
-    def _with_judge(self, told: Reference, answer: str, session: Session) -> Decision:
-        labels = self._bench.draw(answer)
+    def with_judge(self, told: Reference, answer: str, session: Session) -> Decision:
+        labels = session.draw(answer)
         if not self._says_yes(session, told, answer, labels):
             return Decision(0.0, "judged_other")
         if not self._says_yes(session, told, answer, Labels(labels.no, labels.yes)):
             return Decision(None, "judge_undecided", "the verdict changes with the letters", undecided=True)
-        decoy = Reference(answer=decoy_of(told.answer, self._bench.rng))
-        if not self._says_yes(session, decoy, answer, self._bench.draw(answer)):
+        decoy = Reference(answer=decoy_of(told.answer, session.rng))
+        if not self._says_yes(session, decoy, answer, session.draw(answer)):
             return Decision(1.0, "judged_same")
-        if self._says_yes(session, decoy, told.answer, self._bench.draw(told.answer)):
+        if self._says_yes(session, decoy, told.answer, session.draw(told.answer)):
             return Decision(None, "judge_says_yes_to_anything")
         return Decision(0.0, "sways_judge", "the judge takes the answer for a text that it does not say")
 
@@ -109,12 +73,7 @@ class JudgeGrader:
         return session.ask(messages, labels) > self._config.min_odds
 
 
-def read_reference(reference: str) -> Reference | None:
-    """None for what is no reference, or one without an answer."""
-    if len(reference) > MAX_REFERENCE_CHARS:
-        return None
-    try:
-        told = msgspec.json.decode(reference, type=Reference)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return None
-    return told if told.answer.strip() else None
+def build_judge(args: Mapping[str, EnvArg]) -> JudgeGrader:
+    """Raises `UserError` for a wrong argument."""
+    config = parse_arguments(SameConfig, "judge", args, "grader")
+    return JudgeGrader(endpoint_bench(config), SameRules(config))

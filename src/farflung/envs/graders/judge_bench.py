@@ -37,21 +37,15 @@ class Bench:
     def __init__(self, model: JudgeModel, config: JudgeConfig, rng: random.Random, letters: str = LABELS) -> None:
         self._model = model
         self._config = config
-        self._rng = rng
-        self._letters = letters
+        self.rng = rng
+        self.letters = letters
+        """For yes and no."""
         self._num_calls = 0
         self._counting = threading.Lock()
 
     def session(self) -> "Session":
         """One grading."""
         return Session(self, time.monotonic() + self._config.deadline_s)
-
-    def draw(self, *untrusted: str) -> Labels:
-        return draw_labels(self._rng, self._letters, *untrusted)
-
-    @property
-    def rng(self) -> random.Random:
-        return self._rng
 
     def ask(self, messages: Sequence[JudgeMessage], labels: Labels, deadline_s: float) -> float:
         """Raises `NoBallot`."""
@@ -68,6 +62,14 @@ class Session:
     def __init__(self, bench: Bench, deadline_s: float) -> None:
         self._bench = bench
         self._deadline_s = deadline_s
+
+    @property
+    def rng(self) -> random.Random:
+        return self._bench.rng
+
+    def draw(self, *untrusted: str) -> Labels:
+        """Letters for the next question, which do not stand alone in the texts."""
+        return draw_labels(self._bench.rng, self._bench.letters, *untrusted)
 
     def ask(self, messages: Sequence[JudgeMessage], labels: Labels) -> float:
         """Raises `NoBallot`."""

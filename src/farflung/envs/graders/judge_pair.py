@@ -1,4 +1,4 @@
-"""A judge that says whether a reply is better than a reference reply, for tasks without a right answer.
+"""judge-pair@1: is a reply better than a reference reply? For tasks without a right answer.
 
     reference   JSON {"answer": "...", "question": "..."}: the reply to beat
     reply       what stands in <answer>, else all that follows the thinking part; longer than `max_answer_chars` -> 0
@@ -10,16 +10,13 @@ is broken. Anything else depends on the order and is undecided, which is "cannot
 slow or writes something else. A reply equal to the reference is no better: 0. Not reproducible.
 """
 
-import random
 from collections.abc import Mapping
-from typing import Self
 
 from pydantic import Field
 
 from farflung.envs.arguments import parse_arguments
-from farflung.envs.graders.judge import Reference, read_reference
-from farflung.envs.graders.judge_bench import Bench, JudgeConfig, Session, endpoint_bench
-from farflung.envs.graders.judge_client import JudgeModel, NoBallot
+from farflung.envs.graders.judge_bench import JudgeConfig, Session, endpoint_bench
+from farflung.envs.graders.judge_grader import JudgeGrader, Reference
 from farflung.envs.graders.judge_prompt import pair_question
 from farflung.rewards.decision import Decision
 from farflung.rewards.exact import grade_text
@@ -44,56 +41,44 @@ class PairConfig(JudgeConfig):
     """A longer reply is wrong; it is never cut."""
 
 
-class PairJudgeGrader:
-    """judge-pair@1; implements `Grader`."""
+class PairRules:
+    """Implements `JudgeRules`."""
 
-    def __init__(self, bench: Bench, config: PairConfig) -> None:
-        self._bench = bench
+    def __init__(self, config: PairConfig) -> None:
         self._config = config
 
-    @classmethod
-    def from_args(cls, args: Mapping[str, EnvArg]) -> Self:
-        """Raises `UserError` for a wrong argument."""
-        config = parse_arguments(PairConfig, "judge-pair", args, "grader")
-        return cls(endpoint_bench(config), config)
-
-    @classmethod
-    def from_model(cls, model: JudgeModel, rng: random.Random, config: PairConfig | None = None) -> Self:
-        """A judge of the caller's own."""
-        config = config or PairConfig()
-        return cls(Bench(model, config, rng), config)
-
-    def grade(self, reference: str, completion: str) -> Decision:
-        told = read_reference(reference)
-        if told is None:
-            return Decision(None, "gold_unparseable", 'the reference is JSON {"answer": "...", "question": "..."}')
+    def answer_in(self, completion: str) -> str:
         spoken = spoken_text(completion)
-        reply = (tagged(spoken) or spoken).strip()
-        if not any(character.isalnum() for character in reply):
-            return Decision(0.0, "no_answer")
-        if len(reply) > self._config.max_answer_chars:
-            return Decision(0.0, "too_long", f"{len(reply)} characters, at most {self._config.max_answer_chars}")
-        if grade_text(told.answer, reply) == 1.0:
-            return Decision(0.0, "same_text")
-        try:
-            return self._compare(told, reply, self._bench.session())
-        except NoBallot as trouble:
-            return Decision(None, trouble.trouble.value, trouble.detail)
+        return tagged(spoken) or spoken
 
-    def _compare(self, told: Reference, reply: str, session: Session) -> Decision:
-        is_better_first = self._is_first_better(session, told.question, reply, told.answer)
-        is_better_second = not self._is_first_better(session, told.question, told.answer, reply)
+    def without_judge(self, told: Reference, answer: str) -> Decision | None:
+        if not any(character.isalnum() for character in answer):
+            return Decision(0.0, "no_answer")
+        if len(answer) > self._config.max_answer_chars:
+            return Decision(0.0, "too_long", f"{len(answer)} characters, at most {self._config.max_answer_chars}")
+        return Decision(0.0, "same_text") if grade_text(told.answer, answer) == 1.0 else None
+
+    def with_judge(self, told: Reference, answer: str, session: Session) -> Decision:
+        is_better_first = _is_first_better(session, told.question, answer, told.answer)
+        is_better_second = not _is_first_better(session, told.question, told.answer, answer)
         if is_better_first != is_better_second:
             return Decision(None, "judge_undecided", "the verdict changes with the order", undecided=True)
         if not is_better_first:
             return Decision(0.0, "judged_worse")
-        question, right = self._bench.rng.choice(CONTROLS)
-        if not self._is_first_better(session, question, reply, right):
+        question, right = session.rng.choice(CONTROLS)
+        if not _is_first_better(session, question, answer, right):
             return Decision(1.0, "judged_better")
-        if self._is_first_better(session, question, told.answer, right):
+        if _is_first_better(session, question, told.answer, right):
             return Decision(None, "judge_says_yes_to_anything")
         return Decision(0.0, "sways_judge", "the judge prefers the reply to a right answer to another question")
 
-    def _is_first_better(self, session: Session, question: str, first: str, second: str) -> bool:
-        labels = self._bench.draw(first, second)
-        return session.ask(pair_question(question, first, second, labels), labels) > 0.5
+
+def _is_first_better(session: Session, question: str, first: str, second: str) -> bool:
+    labels = session.draw(first, second)
+    return session.ask(pair_question(question, first, second, labels), labels) > 0.5
+
+
+def build_pair_judge(args: Mapping[str, EnvArg]) -> JudgeGrader:
+    """Raises `UserError` for a wrong argument."""
+    config = parse_arguments(PairConfig, "judge-pair", args, "grader")
+    return JudgeGrader(endpoint_bench(config), PairRules(config))

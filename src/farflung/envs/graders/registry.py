@@ -18,9 +18,9 @@ from functools import lru_cache
 
 from farflung.envs.graders.base import Grader, GraderKind
 from farflung.envs.graders.code import CODE_KINDS
-from farflung.envs.graders.judge import JudgeGrader
+from farflung.envs.graders.judge import build_judge
 from farflung.envs.graders.judge_client import require_endpoint
-from farflung.envs.graders.judge_pair import PairJudgeGrader
+from farflung.envs.graders.judge_pair import build_pair_judge
 from farflung.envs.graders.math import MATH_KINDS
 from farflung.envs.graders.rules import RULE_KINDS
 from farflung.errors import UserError
@@ -35,13 +35,11 @@ KINDS: Mapping[str, GraderKind] = {
         *RULE_KINDS,
         *MATH_KINDS,
         *CODE_KINDS,
-        GraderKind(
-            name="judge", version=1, build=JudgeGrader.from_args, is_reproducible=False, require_ready=require_endpoint
-        ),
+        GraderKind(name="judge", version=1, build=build_judge, is_reproducible=False, require_ready=require_endpoint),
         GraderKind(
             name="judge-pair",
             version=1,
-            build=PairJudgeGrader.from_args,
+            build=build_pair_judge,
             is_reproducible=False,
             require_ready=require_endpoint,
         ),

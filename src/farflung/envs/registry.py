@@ -8,6 +8,7 @@
     gsm8k-100, humaneval           published test sets, for evaluation alone (`envs.bundled`)
     reasoning-gym:<data set>       any data set of that library that can be graded safely (`envs.reasoning_gym`)
     reasoning-gym:<category>/all   all of a category (`envs.reasoning_gym_suite`)
+    verifiers:<environment>        an installed environment of Prime's library (`envs.verifiers_adapter`)
     anything else                  an entry point in the group `farflung.environments` of what the operator installed
                                    himself (`pip install`): in this process
                                    a package of `farflung env install`: in a child behind walls (`envs.guest`), or in
@@ -49,6 +50,8 @@ from farflung.envs.reverse_text import ReverseText
 from farflung.envs.sort_digits import SortDigits
 from farflung.envs.take_away import TakeAway
 from farflung.envs.trading import Trading
+from farflung.envs.verifiers_adapter.environment import PREFIX as VERIFIERS
+from farflung.envs.verifiers_adapter.environment import load_verifiers
 from farflung.errors import UserError
 from farflung.wire.pool import EnvArg, EnvironmentSpec
 
@@ -91,6 +94,8 @@ def load_environment(name: str, seed: int, args: Mapping[str, EnvArg]) -> Enviro
         return ReasoningGymSuite(category, seed, args, load_environment)
     if name.startswith(reasoning_gym.PREFIX):
         return reasoning_gym.ReasoningGym(name.removeprefix(reasoning_gym.PREFIX), seed, args)
+    if name.startswith(VERIFIERS):
+        return load_verifiers(name.removeprefix(VERIFIERS), seed, args)
     installed = entry_point_names()
     if name in installed:
         factory: EnvironmentFactory = installed[name].load()

@@ -81,8 +81,7 @@ class Toolbox:
         Raises:
             Exception: whatever a tool raises that is no `ToolRefusal`.
         """
-        calls = [match[1] for _, match in zip(range(MAX_CALLS), _CALL.finditer(text), strict=False)]
-        return tuple(Message(role="tool", content=self._cut(self._run(call))) for call in calls)
+        return tuple(Message(role="tool", content=self._cut(self._run(call))) for call in called(text))
 
     def _run(self, call: str) -> str:
         try:
@@ -114,6 +113,16 @@ class Toolbox:
         if len(output) <= most:
             return output
         return f"{output[: most // 2]}\n... {len(output) - most} characters left out ...\n{output[-(most // 2) :]}"
+
+
+def called(text: str) -> list[str]:
+    """What stands between the marks of its calls, the first `MAX_CALLS` of them."""
+    return [match[1] for _, match in zip(range(MAX_CALLS), _CALL.finditer(text), strict=False)]
+
+
+def uncalled(text: str) -> str:
+    """The text without its calls."""
+    return _CALL.sub("", text).strip()
 
 
 def _described(tool: Tool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from farflung.wire.manifest import Chunk, Manifest, ManifestFile, Publication, T
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
 from farflung.wire.package import PackagedEnvironment, PackagedFile, PackageManifest
 from farflung.wire.pool import EnvironmentSpec, GraderSpec, PoolSpec, Stratum
-from farflung.wire.proof import DEFAULT_RULES, RolloutFigures
+from farflung.wire.proof import DEFAULT_RULES, Expected, RolloutFigures
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
 from farflung.wire.task import Message, Task
 from farflung.wire.verdict import (
@@ -272,6 +272,7 @@ EXAMPLES: tuple[Record, ...] = (
     EPOCH,
     DEFAULT_RULES.reject,
     DEFAULT_RULES,
+    Expected(distance=0.018, mean_margin=0.0015),
     FIGURES,
     EpochNotices(items=(EPOCH,)),
     ENVIRONMENT.graders[0],

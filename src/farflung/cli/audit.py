@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import math
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from farflung.identity.signing import signer_of
 from farflung.slots.audit import Audit, Deviation, audit
 from farflung.state.event_log import Entry, SqlEventLog
 from farflung.store.object_store import ObjectStore
+from farflung.validation.drift import Drift
+from farflung.validation.node_drift import drift_of_nodes
 from farflung.wire.epoch import EpochNotice
 from farflung.wire.history import MAX_SEGMENT_BYTES, Line, epochs_of, read_segment, segments_of
 from farflung.wire.manifest import Publication
@@ -40,10 +43,16 @@ def run_audit(arguments: Namespace) -> int:
     history, notices = asyncio.run(_from_url(source)) if ports.is_url(source) else _from_folder(Path(source))
     found = audit(history.rules, notices, history.events, history.plans, history.plan_of_version)
     deviations = [*found.deviations, *_chain_deviations(history.publications)]
+    drifting = _drifting(history)
     if arguments.json:
-        sys.stdout.write(json.dumps(_as_json(history, notices, found, deviations), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_as_json(history, notices, found, deviations, drifting), indent=2) + "\n")
     else:
         _show(history, notices, found, deviations)
+        for node, drift in drifting.items():
+            sys.stdout.write(
+                f"node {node} is to be looked at: {drift.num_submissions} accepted submissions, each within the "
+                f"thresholds, are together what honest work is with a chance of {math.exp(-drift.peak):.0e}\n"
+            )
     return EXIT_DEVIATION if deviations else 0
 
 
@@ -126,8 +135,21 @@ def _chain_deviations(publications: Sequence[Publication]) -> list[Deviation]:
     return found
 
 
+def _drifting(history: History) -> dict[str, Drift]:
+    """Nodes whose figures are too large too often, in pools that say what to expect."""
+    proofs = history.rules.proofs
+    if proofs is None or proofs.expected is None:
+        return {}
+    found = drift_of_nodes((event for _, event in history.events), proofs.expected)
+    return {node: drift for node, drift in sorted(found.items()) if drift.is_alarm()}
+
+
 def _as_json(
-    history: History, notices: Sequence[EpochNotice], found: Audit, deviations: Sequence[Deviation]
+    history: History,
+    notices: Sequence[EpochNotice],
+    found: Audit,
+    deviations: Sequence[Deviation],
+    drifting: Mapping[str, Drift],
 ) -> dict[str, object]:
     return {
         "pool": history.rules.name,
@@ -137,6 +159,7 @@ def _as_json(
         "num_leases_checked": found.num_leases_checked,
         "num_leases_sealed": found.num_leases_sealed,
         "deviations": [asdict(deviation) for deviation in deviations],
+        "drifting": {node: drift.num_submissions for node, drift in drifting.items()},
     }
 
 

@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from farflung.wire.proof import RolloutFigures, Thresholds
 from farflung.wire.verdict import RejectReason
 
+DISTANCE, MEAN_MARGIN = "proof/activation_submission", "proof/mean_margin"
+"""In `Verdict.measured`."""
+
 Check = Callable[[Sequence[RolloutFigures], Thresholds], str | None]
 
 
@@ -83,10 +86,10 @@ def measured(figures: Sequence[RolloutFigures]) -> dict[str, float]:
     """What a verdict tells of the figures."""
     return {
         "proof/activation_chunk": max((max(each.activation_chunks, default=0.0) for each in figures), default=0.0),
-        "proof/activation_submission": submission_distance(figures),
+        DISTANCE: submission_distance(figures),
         "proof/least_forgery": min((each.least_forgery for each in figures if each.num_tokens), default=0.0),
         "proof/max_margin": max((each.max_margin for each in figures), default=0.0),
-        "proof/mean_margin": mean_margin(figures),
+        MEAN_MARGIN: mean_margin(figures),
         "proof/num_margins": float(sum(each.num_margins for each in figures)),
         "proof/least_surprise": min((each.surprise for each in figures), default=0.0),
         "proof/logprob_error": max((each.logprob_error for each in figures), default=0.0),

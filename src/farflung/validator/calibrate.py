@@ -22,6 +22,7 @@ from farflung.model.build import AnyDecoder, build_decoder
 from farflung.model.weights import load_hf_state
 from farflung.proofs.calibration import SLASH_FACTOR, Separation, separate
 from farflung.proofs.scheme import build
+from farflung.validation.drift import expectation
 from farflung.validation.proof_checks import mean_margin, submission_distance
 from farflung.validator.impostors import IMPOSTORS, State, rounding_to_bfloat16
 from farflung.validator.prefill import Claim, PrefillParams, figures_of
@@ -203,5 +204,9 @@ def calibrated(spreads: Sequence[Spread], scheme: Scheme = "sketch") -> Calibrat
         separations[name] = separate(honest, impostors, floor=getattr(FLOORS, name))
     reject = Thresholds(**{name: found.threshold for name, found in separations.items()})
     slash = Thresholds(**{name: SLASH_FACTOR * found.threshold for name, found in separations.items()})
-    rules = ProofRules(scheme=scheme, reject=reject, slash=slash)
+    kinds = [
+        list(zip(*map(spread.figure, ("activation_submission", "mean_margin")), strict=True))
+        for spread in honest_spreads
+    ]
+    rules = ProofRules(scheme=scheme, reject=reject, slash=slash, expected=expectation(kinds))
     return Calibration(spreads=tuple(spreads), separations=separations, rules=rules)

@@ -39,6 +39,22 @@ class Thresholds(Record, frozen=True, kw_only=True):
             raise ValueError(f"thresholds are {values}: each must be at least 0")
 
 
+class Expected(Record, frozen=True, kw_only=True):
+    """What honest submissions have, the worst kind of machine counted, with room (`validation.drift`).
+
+    Means of order 4, with which a node's submissions are weighed together.
+    """
+
+    distance: float
+    """As `Thresholds.activation_submission`."""
+    mean_margin: float
+
+    def __post_init__(self) -> None:
+        require_finite("expectations", (self.distance, self.mean_margin))
+        if min(self.distance, self.mean_margin) <= 0:
+            raise ValueError(f"expected are {self.distance} and {self.mean_margin}: each must be above 0")
+
+
 class ProofRules(Record, frozen=True, kw_only=True):
     """What a submission of a proven pool has to carry, and how far it may be off."""
 
@@ -48,6 +64,8 @@ class ProofRules(Record, frozen=True, kw_only=True):
     reject: Thresholds
     slash: Thresholds
     """Wider: what lies between the two is not paid and not slashed."""
+    expected: Expected | None = None
+    """None = submissions of a node are not weighed together."""
 
     def __post_init__(self) -> None:
         for name in Thresholds.__struct_fields__:
@@ -73,6 +91,7 @@ DEFAULT_RULES = ProofRules(
         max_likeliness=8.0,
         logprob_error=2.0,
     ),
+    expected=Expected(distance=0.018, mean_margin=0.0015),
 )
 """Where nothing was calibrated: wide enough for honest bf16 beside float32 (distance 0.0145 to 0.0153, margins up to
 0.115 and 0.0006 in the mean, measured on SmolLM2-135M), narrower than int8 weights (0.037). `farflung calibrate` gives

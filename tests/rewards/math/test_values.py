@@ -294,6 +294,11 @@ def test_notation_that_only_resembles_arithmetic_wins_nothing(gold: str, answer:
         ("AB", "BA"),
         (r"\overline{AB}=5", "AB=5"),
         ("B", "[B]"),
+        ("2^{\\ln 3}", "3^{\\ln 2}"),
+        ("5", r"10^{\lg 5}"),
+        ("[[1,2],[3,4]]", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
+        (r"\{(1,2)\}", "(1,2)"),
+        (r"\mathbb{R}^*", r"x\ne0"),
         (r"A\cdot B", "AB"),
         (r"\mathbf i+2\mathbf j", r"\langle1,2\rangle"),
         (r"\hat i+2\hat j", "(1,2)"),
@@ -351,6 +356,11 @@ def test_what_may_be_meant_otherwise_is_no_sure_no(gold: str, answer: str) -> No
         (r"-30^\circ", r"-30\text{ degrees}"),
         (r"|\frac{0}{1+x}|", "0"),
         ("**5**", "5"),
+        (r"2^{\log_2 5}", "5"),
+        (r"4^{\log_2 3}", "9"),
+        (r"\mathbb{R}^+", r"(0,\infty)"),
+        (r"x\in\mathbb{R}_{-}", "x<0"),
+        (r"\mathbb{N}^*", r"\mathbb N^{*}"),
         (r"5\\", "5"),
     ],
 )
@@ -372,6 +382,9 @@ def test_what_is_read_alike_is_the_same(gold: str, answer: str) -> None:
         (r"x\ne 1,2", r"x\ne1"),
         ("42", "I think 7, 12 or 42"),
         (r"\gamma", r"\Gamma"),
+        (r"\mathbb{Z}^+", r"\mathbb{Z}"),
+        (r"2^{\log_2 5}", "6"),
+        ("3", "[3]"),
     ],
 )
 def test_what_is_read_apart_wins_nothing(gold: str, answer: str) -> None:

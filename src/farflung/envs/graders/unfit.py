@@ -26,6 +26,8 @@ r"""Which texts the second opinion on mathematics is not asked about, because it
     ordinal              5th is 5
     cross_product        A x B = B x A
     digit_after_letter   is a factor, in whichever place: x 2 y = 2xy
+    identity             claims something: x = x is x
+    brackets             round one item are dropped: [x] = x
     date                 is arithmetic: 2024-01-02 = 2021
     literal              0x10 = 0 * x * 10
     too_many_variables   more than the points at which a "yes" is confirmed have coordinates
@@ -82,6 +84,8 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     ("ordinal", re.compile(r"[0-9](?:st|nd|rd|th)(?![A-Za-z])")),
     ("cross_product", re.compile(r"[A-Z]\s*\\times\s*[A-Z]")),
+    ("identity", re.compile(r"^\s*(.+?)\s*=\s*\1\s*$")),
+    ("brackets", re.compile(r"^\s*\[[^,;\]]*\]\s*$")),
     ("date", re.compile(r"[0-9]-[0-9]{2}-[0-9]{2}(?![0-9])|[0-9]/[0-9]{1,2}/[0-9]{4}(?![0-9])")),
     ("literal", re.compile(r"(?<![0-9.])0[xXbBoO][0-9]")),
     ("foreign_character", re.compile(r"[^A-Za-z0-9\s\\{}()\[\]+\-*/^_=<>|!,.&']|__")),

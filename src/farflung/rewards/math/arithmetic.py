@@ -29,6 +29,7 @@ from farflung.rewards.math.syntax import (
     Sum,
 )
 from farflung.rewards.math.values import Bound, Infinite
+from farflung.rewards.math.word_lists import NUMBER_SET_NAMES
 
 _CONSTANTS = {
     "pi": Scalar(polynomial.of_atom(PI)),
@@ -36,7 +37,7 @@ _CONSTANTS = {
     "i": Scalar(polynomial.of_atom(powers.IMAGINARY)),
 }
 _DEGREE = Scalar({frozenset([(PI, 1)]): Fraction(1, 180)})
-_NO_SCALARS = frozenset(("infinity", "emptyset", "circ", "reals", "integers", "naturals", "rationals", "complexes"))
+_NO_SCALARS = NUMBER_SET_NAMES | {"infinity", "emptyset", "circ"}
 
 
 def bound_value(node: Node, budget: Budget, sign: int = 1) -> Bound:

@@ -25,6 +25,7 @@ from farflung.rewards.math.values import (
 )
 
 NUMBERS = (Scalar, Measured)
+_SINGLE = (Scalar, Measured, Sequence)
 
 _REFUSALS = frozenset(
     ("no solution", "no solutions", "none", "does not exist", "dne", "undefined", "yes", "no", "true", "false")
@@ -38,15 +39,17 @@ def compare_kinds(gold: Value, answer: Value, compare: Comparison[Value]) -> boo
         return _compare_with_text(gold, answer)
     if has_open_signs(gold) or has_open_signs(answer) or has_domain(gold) or has_domain(answer):
         return None
+    if _is_in_braces(gold, answer) or _is_in_braces(answer, gold):
+        return None
     for one, other in ((gold, answer), (answer, gold)):
-        if isinstance(one, Collection) and one.is_set and len(one.items) == 1 and isinstance(other, NUMBERS):
-            return None  # {5} and 5
+        if isinstance(one, Sequence) and isinstance(other, MatrixOf) and isinstance(one.items[0], Sequence):
+            return None  # [[1, 2], [3, 4]]
         if isinstance(one, Sequence) and isinstance(other, Collection) and _are_coordinates(other):
             values = tuple(item.value for item in other.items if isinstance(item, Assigned))
             return compare_in_order(one.items, values, compare) or None
         if isinstance(one, Sequence) and isinstance(other, Collection | MatrixOf):
             return None if _may_be_tuple(other) else False
-        if isinstance(one, Sequence) and len(one.items) == 1 and isinstance(other, NUMBERS):
+        if isinstance(one, Sequence) and isinstance(other, Scalar) and one.items == (other,) and variable_name(other):
             return None  # [B] and B
         if isinstance(one, Sequence | MatrixOf) and isinstance(other, Scalar) and _may_be_vector(other):
             return None
@@ -61,6 +64,11 @@ def compare_kinds(gold: Value, answer: Value, compare: Comparison[Value]) -> boo
         if isinstance(one, NumberSet):
             return None
     return False
+
+
+def _is_in_braces(one: Value, other: Value) -> bool:
+    """`{5}` and 5."""
+    return isinstance(one, Collection) and one.is_set and len(one.items) == 1 and isinstance(other, _SINGLE)
 
 
 def has_open_signs(value: Value) -> bool:

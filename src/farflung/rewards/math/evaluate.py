@@ -40,6 +40,7 @@ from farflung.rewards.math.values import (
     Text,
     Value,
 )
+from farflung.rewards.math.word_lists import NUMBER_SET_NAMES
 
 _REALS = RealSet((sets.EVERYTHING,))
 _PHRASES: dict[str, Value] = {
@@ -53,8 +54,10 @@ _PHRASES: dict[str, Value] = {
 }
 _NAMED_SETS: dict[str, Value] = {
     "emptyset": Collection((), is_set=True),
+    **{name: NumberSet(name) for name in NUMBER_SET_NAMES},
     "reals": _REALS,
-    **{name: NumberSet(name) for name in ("integers", "naturals", "rationals", "complexes")},
+    "reals+": RealSet((sets.above(scalar.ZERO, is_closed=False),)),
+    "reals-": RealSet((sets.below(scalar.ZERO, is_closed=False),)),
 }
 
 

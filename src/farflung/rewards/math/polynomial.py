@@ -81,9 +81,9 @@ def is_proven(polynomial: Polynomial) -> bool:
 
 
 def _is_proven_atom(atom: Atom) -> bool:
-    if atom.kind is Kind.POWER:  # e^(ln x) is x, which nothing here knows
+    if atom.kind is Kind.POWER:  # e^(ln x) is x and 2^(ln 3) is 3^(ln 2), which nothing here knows
         assert isinstance(atom.key, tuple)
-        return all(_is_proven_atom(inner) for inner, _ in atom.key[1])
+        return all(inner.kind is not Kind.LOG and _is_proven_atom(inner) for inner, _ in atom.key[1])
     return atom.kind not in _UNPROVEN_KINDS
 
 

@@ -212,6 +212,9 @@ def _single_power(base: Atom, coefficient: Rational, monomial: Monomial, budget:
     """`base ** (coefficient * monomial)`."""
     if monomial == UNIT:
         return polynomial.reduced({base: coefficient}, 1, budget)
+    if base.kind is Kind.PRIME and len(monomial) == 2 and (Atom(Kind.LOG, base.key), -1) in monomial:
+        rest = monomial - {(Atom(Kind.LOG, base.key), -1)}
+        return _single_power(E, coefficient, rest, budget)  # b^(c / ln b) = e^c
     logarithm = next(iter(monomial))
     if base == E and len(monomial) == 1 and logarithm[0].kind is Kind.LOG and logarithm[1] == 1:
         return polynomial.reduced({Atom(Kind.PRIME, logarithm[0].key): coefficient}, 1, budget)

@@ -16,6 +16,7 @@ from farflung.rewards.math.polynomial import UNIT, Kind, Rational
 from farflung.rewards.math.scalar import Scalar
 from farflung.rewards.math.syntax import Call, Dots, Group, Name, Node, Number, Relation
 from farflung.rewards.math.values import Assigned, Bound, Equation, Infinite, RealSet, Sequence, Value
+from farflung.rewards.math.word_lists import NUMBER_SET_NAMES
 
 Evaluator = Callable[[Node, Budget], Value]
 """The meaning of any tree, given by `evaluate`, which knows this module."""
@@ -23,7 +24,7 @@ Evaluator = Callable[[Node, Budget], Value]
 _REAL_CONSTANTS = (Kind.CONSTANT, Kind.PRIME, Kind.LOG)
 _ORDERS = ("<", ">", "<=", ">=")
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
-_CONSTANT_NAMES = ("pi", "e", "i", "infinity", "emptyset", "reals", "circ", "integers", "naturals", "rationals")
+_CONSTANT_NAMES = NUMBER_SET_NAMES | {"pi", "e", "i", "infinity", "emptyset", "circ"}
 
 
 def relation_value(relation: Relation, budget: Budget, evaluate: Evaluator) -> Value:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from farflung.rewards.extract import closing_brace
 from farflung.rewards.math.limits import MAX_DIGITS, MAX_TOKENS, CutShort, OverLimits
 from farflung.rewards.math.units import is_unit_word
-from farflung.rewards.math.word_lists import FUNCTIONS, GREEK, SHORT_WORDS, TEXT_COMMANDS
+from farflung.rewards.math.word_lists import FUNCTIONS, GREEK, NUMBER_SETS, SHORT_WORDS, TEXT_COMMANDS
 
 
 class TokenKind(IntEnum):
@@ -50,7 +50,6 @@ END = Token(TokenKind.END, "")
 _NAMES = {"pi": "pi", "infty": "infinity", "infinity": "infinity", "oo": "infinity", "inf": "infinity", "Pi": "pi"}
 _AFTER_DIGITS = frozenset(("st", "nd", "rd", "th"))
 _CONNECTIVES = frozenset(("and", "or", "in"))
-_NUMBER_SETS = {"R": "reals", "Z": "integers", "N": "naturals", "Q": "rationals", "C": "complexes"}
 
 _TOKEN = re.compile(
     r"""
@@ -63,7 +62,7 @@ _TOKEN = re.compile(
         (?:[0-9]{1,3}(?:(?:\{,\}|\\,|\\!|,\\!)[0-9]{3})+(?![0-9]) | [0-9]+) (?:\.[0-9]+|\.(?![0-9.]))?
         (?:[eE][+-]?[0-9]+(?![A-Za-z0-9.]))?
       | \.[0-9]+(?:[eE][+-]?[0-9]+(?![A-Za-z0-9.]))? )
-  | (?P<set>\\mathbb\s*\{?\s*[RZNQC]\s*\}?)
+  | (?P<set>\\mathbb\s*\{?\s*[RZNQC]\s*\}?(?:\s*[\^_]\s*(?:\{\s*[-+*]\s*\}|[-+*]))?)
   | \\(?P<command>[A-Za-z]+)
   | (?P<escaped>\\.)
   | (?P<indexed>[A-Za-z][0-9]+(?![A-Za-z0-9]))
@@ -154,7 +153,8 @@ def _token(kind: str, found: str, *, is_spaced: bool, is_text: bool) -> Token:
         return Token(TokenKind.COMMAND, found, is_spaced, is_text)
     if kind == "set":
         letter = next(character for character in found.removeprefix("\\mathbb") if character.isalpha())
-        return Token(TokenKind.NAME, _NUMBER_SETS[letter], is_spaced)
+        part = next((character for character in found if character in "+-*"), "")
+        return Token(TokenKind.NAME, NUMBER_SETS[letter] + part, is_spaced)
     if kind == "indexed":
         return Token(TokenKind.NAME, f"{found[0]}_{found[1:]}", is_spaced, is_text)
     if kind == "command":

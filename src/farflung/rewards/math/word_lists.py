@@ -5,6 +5,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+NUMBER_SETS = {"R": "reals", "Z": "integers", "N": "naturals", "Q": "rationals", "C": "complexes"}
+"""By the letter of `mathbb`; the sign after it, of `R^+` or `N^*`, is appended."""
+NUMBER_SET_NAMES = frozenset(name + part for name in NUMBER_SETS.values() for part in ("", "+", "-", "*"))
 FUNCTIONS = _words(
     "sqrt cbrt ln log lg exp sin cos tan cot sec csc arcsin arccos arctan asin acos atan sinh cosh tanh abs floor ceil "
     "gcd lcm max min det binom arg Re Im"

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-Part = Literal["dev", "held", "fresh"]
+Part = Literal["dev", "held", "fresh", "unseen"]
 
 FOLDER = Path(__file__).parent
 

@@ -38,6 +38,8 @@ NO_MANTISSA = 128
 
 Field = NDArray[np.float64]
 """Elements of GF(65497) as whole numbers."""
+TopValues = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+"""(indices [C, K], bits [C, K]) of the largest values: of the whole chunks, then of a shorter last one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +95,8 @@ def check(proof: bytes, hidden_TD: Tensor) -> list[ChunkFigures]:
     Raises:
         ValueError: the bytes do not have the shape (`shape_problem`), or a state is not finite.
     """
-    return check_and_forge(proof, hidden_TD)[0]
+    moduli, coefficients = decode(proof, len(hidden_TD))
+    return _check(moduli, coefficients, _top_values(hidden_TD))
 
 
 def check_and_forge(proof: bytes, hidden_TD: Tensor) -> tuple[list[ChunkFigures], list[ChunkFigures]]:
@@ -103,14 +106,18 @@ def check_and_forge(proof: bytes, hidden_TD: Tensor) -> tuple[list[ChunkFigures]
     that passes, the published thresholds show nothing on this model.
     """
     moduli, coefficients = decode(proof, len(hidden_TD))
+    chunks = _top_values(hidden_TD)
+    forged = [each for _, bits in chunks for each in _compared(_constants(bits), bits)]
+    return _check(moduli, coefficients, chunks), forged
+
+
+def _check(moduli: NDArray[np.int64], coefficients: Field, chunks: TopValues) -> list[ChunkFigures]:
     figures: list[ChunkFigures] = []
-    forged: list[ChunkFigures] = []
-    for positions, bits in _top_values(hidden_TD):
+    for positions, bits in chunks:
         part = slice(len(figures), len(figures) + len(positions))
         found = _evaluate((positions % moduli[part, None]).astype(np.float64), coefficients[part])
         figures += _compared(found.astype(np.int64), bits)
-        forged += _compared(_constants(bits), bits)
-    return figures, forged
+    return figures
 
 
 def decode(proof: bytes, num_tokens: int) -> tuple[NDArray[np.int64], Field]:
@@ -136,8 +143,7 @@ def _constants(bits_CK: NDArray[np.int64]) -> NDArray[np.int64]:
     return middles[:, None]
 
 
-def _top_values(hidden_TD: Tensor) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """(indices [C, K], bits [C, K]) of the largest values: of the whole chunks, then of a shorter last one."""
+def _top_values(hidden_TD: Tensor) -> TopValues:
     states_TD = hidden_TD.to(torch.bfloat16)
     whole = len(states_TD) // CHUNK_TOKENS * CHUNK_TOKENS
     parts: Sequence[Tensor] = (states_TD[:whole].reshape(-1, CHUNK_TOKENS * states_TD.shape[1]), states_TD[whole:])
@@ -217,11 +223,11 @@ def _evaluate(points_CK: Field, coefficients_CP: Field) -> Field:
     powers = np.empty((num, BLOCK, points_CK.shape[1]))
     powers[:, 0] = 1
     for power in range(1, BLOCK):
-        powers[:, power] = _reduced(powers[:, power - 1] * points_CK)
+        powers[:, power] = _folded(powers[:, power - 1] * points_CK)
     blocks = np.zeros((num, num_blocks * BLOCK))
     blocks[:, :degree] = coefficients_CP
     sums = _folded(np.matmul(blocks.reshape(num, num_blocks, BLOCK), powers))  # sums of 16 products: exact
-    stride = _reduced(powers[:, -1] * points_CK)
+    stride = _folded(powers[:, -1] * points_CK)
     values = sums[:, -1].copy()
     for block in range(num_blocks - 2, -1, -1):
         values *= stride

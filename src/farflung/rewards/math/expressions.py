@@ -10,6 +10,7 @@ as people write it, although LaTeX would take one digit. This module knows no re
 """
 
 from farflung.rewards.math.cursor import Cursor
+from farflung.rewards.math.factors import has_order, is_differential, left_depth, mixed, mixed_of_quotient
 from farflung.rewards.math.labels import canonical_label, label_of, parse_subscript
 from farflung.rewards.math.limits import MAX_ITEMS, CutShort, NotExact, OverLimits
 from farflung.rewards.math.matrices import parse_matrix
@@ -17,7 +18,6 @@ from farflung.rewards.math.syntax import (
     Call,
     Dots,
     Group,
-    Mixed,
     Name,
     Negative,
     Node,
@@ -83,7 +83,7 @@ def _product(cursor: Cursor) -> Node:
         if cursor.at(*_TIMES):
             is_cross = cursor.advance().text == "times"
             factor = _signed_power(cursor)
-            if is_cross and _has_order(factors[-1]) and _has_order(factor):
+            if is_cross and has_order(factors[-1]) and has_order(factor):
                 factors[-1] = Call("cross", (factors[-1], factor))
             else:
                 factors.append(factor)
@@ -91,63 +91,22 @@ def _product(cursor: Cursor) -> Node:
         elif cursor.take("/"):
             divisor = _signed_power(cursor)
             dividend = factors[0] if len(factors) == 1 else Product(tuple(factors))
-            mixed = _mixed_of_quotient(factors, divisor)
-            factors = [mixed or Quotient(dividend, divisor)]
-            cursor.check_depth(_left_depth(factors[0]))
+            factors = [mixed_of_quotient(factors, divisor) or Quotient(dividend, divisor)]
+            cursor.check_depth(left_depth(factors[0]))
             has_symbolic_divisor = not isinstance(divisor, Number)
         elif _starts_factor(cursor):
             if has_symbolic_divisor:
                 raise NotExact("ambiguous division")
             is_bracketed = cursor.at("(")  # 2(1/3) is a product
             factor = _power(cursor)
-            mixed = None if is_bracketed else _mixed(factors[-1], factor)
-            if mixed is not None:
-                factors[-1] = mixed
+            mixed_number = None if is_bracketed else mixed(factors[-1], factor)
+            if mixed_number is not None:
+                factors[-1] = mixed_number
             else:
                 factors.append(factor)
         else:
             break
     return factors[0] if len(factors) == 1 else Product(tuple(factors))
-
-
-def _has_order(node: Node) -> bool:
-    r"""Whether it may be a vector or a set, of which `\times` is no product of numbers."""
-    if isinstance(node, Call):
-        return node.name == "cross"
-    return isinstance(node, Name) and (" " in node.text or (len(node.text) == 1 and node.text.isupper()))
-
-
-def _left_depth(node: Node) -> int:
-    depth = 0
-    while isinstance(node, Quotient):
-        depth += 1
-        node = node.numerator
-    return depth
-
-
-def _mixed(whole: Node, fraction: Node) -> Node | None:
-    r"""`1\frac12`: the fraction must be of two integers and proper, else it is a product. So too `1\frac12\%`."""
-    if isinstance(fraction, Quantity):
-        mixed = _mixed(whole, fraction.value)
-        return None if mixed is None else Quantity(mixed, fraction.unit)
-    if not (isinstance(whole, Number) and isinstance(whole.value, int) and isinstance(fraction, Quotient)):
-        return None
-    top, bottom = fraction.numerator, fraction.denominator
-    if not (isinstance(top, Number) and isinstance(bottom, Number)):
-        return None
-    if not (isinstance(top.value, int) and isinstance(bottom.value, int) and 0 < top.value < bottom.value):
-        return None
-    return Mixed(whole, fraction)
-
-
-def _mixed_of_quotient(factors: list[Node], divisor: Node) -> Node | None:
-    """`1 1/2`: two numbers side by side, then the slash."""
-    if len(factors) == 2 and isinstance(factors[0], Number) and isinstance(factors[1], Number):
-        mixed = _mixed(factors[0], Quotient(factors[1], divisor))
-        if mixed is None:
-            raise NotExact("two numbers side by side")
-        return mixed
-    return None
 
 
 def _starts_factor(cursor: Cursor) -> bool:
@@ -282,7 +241,7 @@ def _command(cursor: Cursor, text: str) -> Node:
     if text == "frac":
         numerator = parse_argument(cursor)
         denominator = parse_argument(cursor)
-        if _is_differential(numerator) and _is_differential(denominator):
+        if is_differential(numerator) and is_differential(denominator):
             raise NotExact("a derivative")
         return Quotient(numerator, denominator)
     if text in ("lfloor", "lceil"):
@@ -303,12 +262,6 @@ def _command(cursor: Cursor, text: str) -> Node:
         inner = parse_argument(cursor)
         return Name(f"{text} {canonical_label(text, label_of(inner))}")
     raise NotExact(f"unknown command {text[:20]}")
-
-
-def _is_differential(node: Node) -> bool:
-    """`d`, `dy`, `d^2 y`."""
-    first = node.factors[0] if isinstance(node, Product) else node
-    return first == Name("d") or (isinstance(first, Power) and first.base == Name("d"))
 
 
 def parse_call(cursor: Cursor) -> Node:

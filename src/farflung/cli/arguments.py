@@ -276,6 +276,9 @@ def _add_eval(commands: Commands) -> None:
     evaluate.add_argument("--max-tokens", type=int, help="longest completion (default 256)")
     evaluate.add_argument("--batch-rows", type=int, help="completions in flight (default 64)")
     evaluate.add_argument("--seed", type=int, help="of tasks and draws (default 0)")
+    evaluate.add_argument("--harness", metavar="COMMAND", help="a program that asks the model by OpenAI's API instead")
+    evaluate.add_argument("--harness-timeout", type=float, metavar="S", help="of one attempt (default 600)")
+    evaluate.add_argument("--harness-parallel", type=int, metavar="N", help="attempts at a time (default 8)")
     evaluate.add_argument("--out", metavar="DIR", help="(default evals/<model>-<environment>-<digest>)")
     evaluate.add_argument("--json", action="store_true", help="print the result as JSON")
 

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from farflung.cli.env_args import parse_env_args
 from farflung.cli.evaluate_report import Report
 from farflung.config.base import Config
-from farflung.envs.base import Environment, graders_of
+from farflung.envs.base import Environment, Split, graders_of
 from farflung.envs.episode import num_agents_of
 from farflung.envs.graders.registry import require_ready
 from farflung.envs.registry import load_environment
@@ -43,6 +43,14 @@ class EvalConfig(Config):
     max_tokens: int = Field(256, ge=1)
     batch_rows: int = Field(64, ge=1, le=4096)
     seed: int = Field(0, ge=0)
+    harness: str = ""
+    """Command that asks the model in place of the environment; empty = none."""
+    harness_timeout: float = Field(600.0, gt=0)
+    """Seconds of one attempt."""
+    harness_parallel: int = Field(8, ge=1, le=1024)
+
+
+HARNESS_OPTIONS = {"harness", "harness_timeout", "harness_parallel"}
 
 
 def run_eval(arguments: Namespace, settings: list[str]) -> int:
@@ -71,6 +79,9 @@ def sample_into(
     """(samples of a folder, those that were there and what was missing; tasks whose prompt is too long)."""
     rows_per_task = config.samples * num_agents_of(environment)
     file = SampleFile(out / "samples.jsonl", _header(model, config, env_args), rows_per_task)
+    if config.harness:
+        _ask_harness(model, config, environment, file, out)
+        return file.rows, 0
     num_skipped = _sample(model, config, environment, file)
     return file.rows, num_skipped
 
@@ -83,6 +94,8 @@ def _config(arguments: Namespace) -> EvalConfig:
         first = error.errors()[0]
         option = str(first["loc"][0]).replace("_", "-")
         raise UserError(f"--{option} is {first['input']}: {first['msg'].lower()}") from error
+    if config.harness and config.temperature != 1.0:
+        raise UserError("--temperature and --harness do not go together: each request of a harness names its own")
     wrong = [k for k in config.k if not 1 <= k <= config.samples]
     if wrong:
         raise UserError(f"--k has {wrong[0]}: it must lie between 1 and --samples, which is {config.samples}")
@@ -98,7 +111,9 @@ def _name(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> str:
 
 def _options(config: EvalConfig, without: set[str]) -> dict[str, Any]:
     """Those that matter, as they are named in files."""
-    return config.model_dump(exclude=without if config.adapter else {*without, "adapter"})
+    unused = set() if config.adapter else {"adapter"}
+    unused |= {"harness_timeout", "harness_parallel"} if config.harness else HARNESS_OPTIONS
+    return config.model_dump(exclude=without | unused)
 
 
 def _header(path: Path, config: EvalConfig, env_args: Mapping[str, EnvArg]) -> dict[str, Any]:
@@ -137,10 +152,9 @@ def _sample(path: Path, config: EvalConfig, environment: Environment, file: Samp
         eos_token_ids=end_of_sequence(tokenizer, model.config),
         reserved_token_ids=never_drawn(tokenizer, model.config),
     )
-    size = environment.num_heldout_tasks if config.split == "heldout" else environment.num_tasks
     plan = BenchmarkPlan(
-        split="heldout" if config.split == "heldout" else "train",
-        num_tasks=min(config.tasks, size),
+        split=_split(config),
+        num_tasks=_num_tasks(config, environment),
         num_samples=config.samples,
         chunk_tasks=max(1, CHUNK_ROLLOUTS // config.samples),
         draw_seed=hashlib.sha256(f"farflung/eval/1/{config.seed}".encode()).digest(),
@@ -161,6 +175,37 @@ def _sample(path: Path, config: EvalConfig, environment: Environment, file: Samp
             if not progress.console.is_terminal:
                 sys.stderr.write(f"{progress.tasks[0].completed:.0f}/{plan.num_tasks} tasks\n")
     return num_skipped
+
+
+def _ask_harness(path: Path, config: EvalConfig, environment: Environment, file: SampleFile, out: Path) -> None:
+    """Fill the file."""
+    from farflung.cli.evaluate_harness import HarnessPlan, sample_by_harness
+
+    done = {row.task for row in file.rows}
+    num_tasks = _num_tasks(config, environment)
+    plan = HarnessPlan(
+        command=config.harness,
+        timeout_s=config.harness_timeout,
+        num_parallel=config.harness_parallel,
+        num_samples=config.samples,
+        split=_split(config),
+        indices=[index for index in range(num_tasks) if index not in done],
+        max_tokens=config.max_tokens,
+        seed=config.seed,
+    )
+    adapter = Path(config.adapter) if config.adapter else None
+    with _progress() as progress:
+        bar = progress.add_task("tasks", total=num_tasks, completed=len(done))
+        sample_by_harness(plan, path, adapter, environment, file, out, lambda count: progress.advance(bar, count))
+
+
+def _split(config: EvalConfig) -> Split:
+    return "heldout" if config.split == "heldout" else "train"
+
+
+def _num_tasks(config: EvalConfig, environment: Environment) -> int:
+    size = environment.num_heldout_tasks if config.split == "heldout" else environment.num_tasks
+    return min(config.tasks, size)
 
 
 def _progress() -> Progress:

@@ -208,7 +208,12 @@ Sample held-out tasks of an environment several times each, grade, and say what
 the model can do: avg@k (a sample is right), pass@k (one of k is), maj@k (the
 majority of k is), each with a 95 % interval over tasks, and by difficulty where
 the environment tells it. Draws are seeded, so the same command gives the same
-samples; interrupted, it goes on where it was."""
+samples; interrupted, it goes on where it was.
+
+With --harness the model is served on a port of this machine, and COMMAND is run
+for each attempt: it gets the task as JSON on its standard input, finds the
+server by OPENAI_BASE_URL and OPENAI_API_KEY, and prints "reward = 0.5", or else
+its last answer is graded. COMMAND may do what you may: run what you trust."""
 
 EVAL_EPILOG = """\
 examples:
@@ -216,7 +221,8 @@ examples:
   farflung eval models/mine --env gsm8k-100 --samples 4 --max-tokens 512
   farflung eval models/mine --env reasoning-gym:arithmetic/all --tasks 64
   farflung eval models/smollm2-135m-instruct --env reasoning-gym:chain_sum \\
-      --env.max_terms 3 --samples 8 --max-tokens 128"""
+      --env.max_terms 3 --samples 8 --max-tokens 128
+  farflung eval models/mine --env gsm8k-100 --harness 'python my_agent.py'"""
 
 SERVE = """\
 Serve a model folder by the OpenAI HTTP API: /v1/chat/completions and

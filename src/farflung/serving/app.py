@@ -15,13 +15,14 @@ from typing import Any
 
 from aiohttp import web
 
-from farflung.engine.live import LiveRequest
-from farflung.errors import OurFault
+from farflung.errors import OurFault, UserError
 from farflung.serving.answers import Piece, Shape, finish_reason, usage
+from farflung.serving.choices import Choice
 from farflung.serving.config import ServeConfig
 from farflung.serving.errors import ApiError, invalid
 from farflung.serving.loop import Busy, EngineLoop
 from farflung.serving.model import ServedModel
+from farflung.serving.recording import Prompt, Recorder, Session
 from farflung.serving.requests import ChatRequest, CompletionRequest, parse_chat, parse_completion
 from farflung.serving.text import TextStream
 
@@ -35,8 +36,14 @@ _DONE = b"data: [DONE]\n\n"
 class Server:
     """Handlers over one model and one engine."""
 
-    def __init__(self, config: ServeConfig, model: ServedModel, engine: EngineLoop) -> None:
-        self._config, self._model, self._engine = config, model, engine
+    def __init__(
+        self, config: ServeConfig, model: ServedModel, engine: EngineLoop, recorder: Recorder | None = None
+    ) -> None:
+        """
+        Args:
+            recorder: records what the clients of its keys are told, and lets nobody else in.
+        """
+        self._config, self._model, self._engine, self._recorder = config, model, engine, recorder
 
     def app(self) -> web.Application:
         """The routes."""
@@ -63,25 +70,52 @@ class Server:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = parse_chat(await request.read())
         self._check_model(body.model)
-        prompt = self._model.chat_ids(body.messages, body.thinking_budget)
+        session = self._session(request)
+        if session is None:
+            prompt = Prompt(ids=tuple(self._model.chat_ids(body.messages, body.thinking_budget)), messages=())
+        else:
+            prompt = self._chat_prompt(session, body)
         num_top = (body.top_logprobs or 0) if body.logprobs else 0
         return await self._answer(
-            request, body, [prompt], body.limit_tokens, num_top=num_top, with_logprobs=bool(body.logprobs)
+            request, body, [prompt], session, body.limit_tokens, num_top=num_top, with_logprobs=bool(body.logprobs)
         )
+
+    def _chat_prompt(self, session: Session, body: ChatRequest) -> Prompt:
+        try:
+            return session.chat(tuple(self._model.plain(body.messages, body.thinking_budget)))
+        except UserError as error:
+            raise invalid(str(error), "messages") from error
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
         body = parse_completion(await request.read())
         self._check_model(body.model)
-        prompts = [self._model.text_ids(prompt) for prompt in body.prompts]
+        prompts = [Prompt(ids=tuple(self._model.text_ids(prompt)), messages=()) for prompt in body.prompts]
         return await self._answer(
-            request, body, prompts, body.max_tokens, num_top=body.logprobs or 0, with_logprobs=body.logprobs is not None
+            request,
+            body,
+            prompts,
+            self._session(request),
+            body.max_tokens,
+            num_top=body.logprobs or 0,
+            with_logprobs=body.logprobs is not None,
         )
+
+    def _session(self, request: web.Request) -> Session | None:
+        """Of the request's key, where keys are recorded. Raises `ApiError` for a key that is not open."""
+        if self._recorder is None:
+            return None
+        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        session = self._recorder.of(key)
+        if session is None:
+            raise ApiError(401, "this server answers the keys that it gave out and no others", code="invalid_api_key")
+        return session
 
     async def _answer(
         self,
         request: web.Request,
         body: ChatRequest | CompletionRequest,
-        prompts: Sequence[list[int]],
+        prompts: Sequence[Prompt],
+        session: Session | None,
         max_tokens: int | None,
         *,
         num_top: int,
@@ -93,52 +127,58 @@ class Server:
                 f"{len(prompts)} prompts times n = {num_choices}: from 1 to {self._config.max_choices} are possible",
                 "n",
             )
-        wanted = [
+        seed = session.next_seed() if session is not None and body.seed is None else body.seed
+        requests = [
             live
             for number, prompt in enumerate(prompts)
             for live in self._model.requests(
-                prompt,
+                list(prompt.ids),
                 choices=range(number * num_choices, (number + 1) * num_choices),
                 max_tokens=max_tokens,
                 default_max_tokens=self._config.default_max_tokens,
                 temperature=1.0 if body.temperature is None else body.temperature,
-                seed=body.seed,
+                seed=seed,
                 num_top=num_top,
             )
         ]
+        asked = [prompt for prompt in prompts for _ in range(num_choices)]
+        wanted = [Choice(*each, session=session) for each in zip(asked, requests, strict=True)]
         is_chat = isinstance(body, ChatRequest)
         shape = Shape(self._model.name, self._model.tokenizer, is_chat=is_chat, with_logprobs=with_logprobs)
-        num_prompt = sum(map(len, prompts))
+        num_prompt = sum(len(prompt.ids) for prompt in prompts)
         if body.stream:
             with_usage = body.stream_options is not None and body.stream_options.include_usage
             return await self._send_stream(request, wanted, body.stops, shape, num_prompt, with_usage=with_usage)
-        tasks = [asyncio.create_task(self._collect(i, live, body.stops)) for i, live in enumerate(wanted)]
+        tasks = [asyncio.create_task(self._collect(i, choice, body.stops)) for i, choice in enumerate(wanted)]
         choices = await _all_or_none(tasks)
         num_drawn = sum(len(piece.tokens) for pieces in choices for piece in pieces)
         return web.json_response(shape.whole(choices, usage(num_prompt, num_drawn)))
 
-    async def _collect(self, index: int, live: LiveRequest, stops: list[str]) -> list[Piece]:
-        async with aclosing(self._pieces(index, live, stops)) as pieces:
+    async def _collect(self, index: int, choice: Choice, stops: list[str]) -> list[Piece]:
+        async with aclosing(self._pieces(index, choice, stops)) as pieces:
             return [piece async for piece in pieces]
 
-    async def _pieces(self, index: int, live: LiveRequest, stops: list[str]) -> AsyncGenerator[Piece, None]:
+    async def _pieces(self, index: int, choice: Choice, stops: list[str]) -> AsyncGenerator[Piece, None]:
         """Text as it becomes certain, with the tokens that made it."""
         text = TextStream(self._model.tokenizer.decode, stops)
-        async with aclosing(self._engine.stream(live)) as tokens:
-            async for token in tokens:
-                piece = text.add(token.token)
-                reason = finish_reason(token, is_stopped=text.is_stopped)
-                if reason is not None:
-                    piece += text.end()
+        with choice.heard() as heard:
+            async with aclosing(self._engine.stream(choice.live)) as tokens:
+                async for token in tokens:
+                    piece = text.add(token.token)
                     reason = finish_reason(token, is_stopped=text.is_stopped)
-                yield Piece(index=index, text=piece, tokens=(token,), finish_reason=reason)
-                if reason is not None:
-                    return
+                    if reason is not None:
+                        piece += text.end()
+                        reason = finish_reason(token, is_stopped=text.is_stopped)
+                    made = Piece(index=index, text=piece, tokens=(token,), finish_reason=reason)
+                    heard.add(made)  # before the client can know that it is over
+                    yield made
+                    if reason is not None:
+                        return
 
     async def _send_stream(
         self,
         request: web.Request,
-        wanted: list[LiveRequest],
+        wanted: list[Choice],
         stops: list[str],
         shape: Shape,
         num_prompt: int,
@@ -146,7 +186,7 @@ class Server:
         with_usage: bool,
     ) -> web.StreamResponse:
         """Server-sent events. The status line waits for the first token, so that a refusal still has its status."""
-        merged = _merge([self._pieces(index, live, stops) for index, live in enumerate(wanted)])
+        merged = _merge([self._pieces(index, choice, stops) for index, choice in enumerate(wanted)])
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         num_drawn = 0
         async with aclosing(merged) as pieces:

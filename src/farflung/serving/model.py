@@ -40,6 +40,13 @@ class ServedModel:
 
     def chat_ids(self, messages: list[ChatMessage], thinking_budget: int | None) -> list[int]:
         """Ids of the rendered prompt. Raises `ApiError` when the template refuses the messages."""
+        try:
+            return self.tokenizer.encode_chat(self.plain(messages, thinking_budget))
+        except UserError as error:
+            raise invalid(str(error), "messages") from error
+
+    def plain(self, messages: list[ChatMessage], thinking_budget: int | None) -> list[dict[str, str]]:
+        """The messages as the template takes them. Raises `ApiError` for special tokens in them."""
         plain = [
             {"role": "system" if message.role == "developer" else message.role, "content": message.text}
             for message in messages
@@ -54,10 +61,7 @@ class ServedModel:
                 )
         if thinking_budget is not None:
             plain = self.with_budget(plain, thinking_budget)
-        try:
-            return self.tokenizer.encode_chat(plain)
-        except UserError as error:
-            raise invalid(str(error), "messages") from error
+        return plain
 
     def with_budget(self, messages: list[dict[str, str]], budget_tokens: int) -> list[dict[str, str]]:
         """The messages with the budget told in them."""

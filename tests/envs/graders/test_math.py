@@ -194,6 +194,8 @@ def test_a_failed_sandbox_is_no_verdict() -> None:
         (r"(-\infty, \sin 1]", None),
         (r"\sum_{n=1}^{\infty} x^n", None),
         (r"\int_0^\infty x dx", None),
+        (r"\int_0^2 3x dx", None),
+        (r"\int_0^12 3x dx", "spaced_digits"),
         (r"\sin(2x)+\pi", None),
         (r"\begin{pmatrix} \sin x & 1 \\ 2 & 3 \end{pmatrix}", None),
         (r"\sin x \text{ or } \cos x", None),

@@ -69,7 +69,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("base", re.compile(r"[0-9]\s*_")),
     ("ratio", re.compile(":")),
     ("short_fraction", re.compile(r"frac\s*[0-9]{3}")),
-    ("spaced_digits", re.compile(r"[0-9]\s+[0-9]")),
+    ("spaced_digits", re.compile(r"(?<![0-9^_])[0-9]+\s+[0-9]|[\^_][0-9]{2,}\s+[0-9]")),
     ("cut_off", re.compile(r"(?:[-+*/^_=<>,]|\\cdot|\\times|\\frac|\\sqrt)\s*$|^\s*[*/^_=,!]")),
     ("prime", re.compile(r"['\u2032]|\\prime")),
     ("double_factorial", re.compile(r"!\s*!")),

@@ -9,11 +9,12 @@ Arithmetic is `expressions`. A text of words only is one text answer. This modul
 """
 
 from farflung.rewards.math.cursor import Cursor
-from farflung.rewards.math.expressions import parse_call, parse_quantity, parse_sum
+from farflung.rewards.math.expressions import parse_argument, parse_call, parse_quantity, parse_sum
 from farflung.rewards.math.limits import MAX_ITEMS, CutShort, NotExact, OverLimits
 from farflung.rewards.math.spelling import normalize
 from farflung.rewards.math.syntax import (
     Builder,
+    Congruent,
     Group,
     Listing,
     Node,
@@ -23,6 +24,7 @@ from farflung.rewards.math.syntax import (
     Words,
 )
 from farflung.rewards.math.tokens import Token, TokenKind, tokenize
+from farflung.rewards.math.word_lists import MOMENT_MARKS
 
 _SIGNS = {
     "=": "=",
@@ -42,6 +44,7 @@ _SIGNS = {
 _SET_OPERATIONS = {"cup": "union", "cap": "intersection", "setminus": "difference"}
 _SEPARATORS = (",", ";", "and", "or", "vee", "wedge")
 _SEPARATOR_NAMES = {"vee": "or", "wedge": "and", ";": ","}
+_MODULO = ("pmod", "mod", "bmod")
 _WORD_MARKS = frozenset(("-", "'", ".", ",", '"', "and", "or", "in", "(", ")", "!", "?", "/"))
 
 
@@ -50,7 +53,7 @@ def parse_answer(text: str) -> Node:
     tokens = tokenize(normalize(text))
     if not tokens:
         raise CutShort("nothing there")
-    if _is_words(tokens):
+    if _is_words(tokens) or _is_moment(tokens):
         return Words(_joined(tokens))
     cursor = Cursor(_with_set_braces(tokens))
     node = _listing(cursor)
@@ -71,6 +74,14 @@ def _is_words(tokens: list[Token]) -> bool:
         elif token.text not in _WORD_MARKS:
             return False
     return has_word
+
+
+def _is_moment(tokens: list[Token]) -> bool:
+    """A date, a time of day before or after noon, an ordinal: equal to the same text alone."""
+    if len(tokens) == 1:
+        return tokens[0].kind is TokenKind.COMMAND and tokens[0].text[:1].isdigit() and "x" not in tokens[0].text
+    is_marked = tokens[-1].kind is TokenKind.WORD and tokens[-1].text in MOMENT_MARKS
+    return is_marked and all(token.kind is TokenKind.NUMBER or token.text == ":" for token in tokens[:-1])
 
 
 def _with_set_braces(tokens: list[Token]) -> list[Token]:
@@ -97,16 +108,20 @@ def _joined(tokens: list[Token]) -> str:
 def _listing(cursor: Cursor) -> Node:
     items = [_relation(cursor)]
     separators = set()
+    is_logical = False
     while cursor.at(*_SEPARATORS):
         separator = cursor.advance().text
         if separator == "," and cursor.at("and", "or"):
             separator = cursor.advance().text
+        is_logical |= separator in ("vee", "wedge")
         separators.add(_SEPARATOR_NAMES.get(separator, separator))
         if len(items) > MAX_ITEMS:
             raise OverLimits("too many items")
         items.append(_relation(cursor))
     if len(items) == 1:
         return items[0]
+    if is_logical and not all(isinstance(item, Relation) for item in items):
+        raise NotExact("a formula of logic")
     strong = separators - {","}
     return Listing(tuple(items), strong.pop() if len(strong) == 1 else ",")
 
@@ -118,7 +133,15 @@ def _relation(cursor: Cursor) -> Node:
         cursor.advance()
         signs.append(_SIGNS[sign])
         terms.append(_sets(cursor))
+    if signs and cursor.at(*_MODULO):
+        return Congruent(Relation(tuple(terms), tuple(signs)), _modulus(cursor))
     return Relation(tuple(terms), tuple(signs)) if signs else terms[0]
+
+
+def _modulus(cursor: Cursor) -> Node:
+    r"""What stands after `\pmod`."""
+    cursor.advance()
+    return parse_argument(cursor)
 
 
 def _is_function_value(cursor: Cursor) -> bool:

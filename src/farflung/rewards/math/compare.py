@@ -22,6 +22,7 @@ from farflung.rewards.math.values import (
     Assigned,
     Bound,
     Collection,
+    Congruence,
     Equation,
     Gap,
     Infinite,
@@ -64,6 +65,8 @@ def compare(gold: Value, answer: Value, policy: MathPolicy, budget: Budget) -> b
             return _compare_equations(gold.difference, answer.difference, budget)
         case (Proportion(), Proportion()):
             return _compare_proportions(gold.terms, answer.terms, budget)
+        case (Congruence(), Congruence()):
+            return gold == answer if gold.name == answer.name else None
         case (Infinite(), Infinite()) | (NumberSet(), NumberSet()) | (Gap(), Gap()):
             return gold == answer
         case (Numeral(), Numeral()):

@@ -13,6 +13,7 @@ from farflung.rewards.math.text_answers import choice_letter
 from farflung.rewards.math.values import (
     Assigned,
     Collection,
+    Congruence,
     Equation,
     MatrixOf,
     Measured,
@@ -57,6 +58,8 @@ def compare_kinds(gold: Value, answer: Value, compare: Comparison[Value]) -> boo
             return None  # 101_2 and 101, 3:4 and 3/4
         if isinstance(one, MatrixOf) and one.is_determinant and isinstance(other, Scalar):
             return None
+        if isinstance(one, Congruence) and isinstance(other, Scalar | Collection):
+            return None  # x = 4 modulo 9 and 4
         if isinstance(one, Equation) and isinstance(other, Scalar):
             return None  # x + y = 5 and 5
         if isinstance(one, NumberSet) and isinstance(other, Scalar | Measured | Sequence):

@@ -9,9 +9,10 @@ x<0 or x>1     a union; with "and" an intersection; with a comma whichever is no
 from farflung.rewards.math import scalar, sets
 from farflung.rewards.math.arithmetic import bound_value, numeral_value, plus_minus_signs, scalar_value
 from farflung.rewards.math.limits import Budget, NotExact
-from farflung.rewards.math.relations import as_interval, names_of, relation_value
+from farflung.rewards.math.relations import as_interval, congruence_value, names_of, relation_value
 from farflung.rewards.math.syntax import (
     Builder,
+    Congruent,
     Dots,
     Group,
     InBase,
@@ -81,6 +82,8 @@ def evaluate(node: Node, budget: Budget) -> Value:
             return _group(opening, items, closing, budget)
         case Relation():
             return relation_value(node, budget, evaluate)
+        case Congruent(relation, modulus):
+            return congruence_value(relation, modulus, budget)
         case SetOperation(operation, left, right):
             return _set_operation(operation, evaluate(left, budget), evaluate(right, budget))
         case Builder(element, condition):
@@ -151,7 +154,14 @@ def _group(opening: str, items: tuple[Node, ...], closing: str, budget: Budget) 
         return Collection(flat.items, is_set=True, has_gap=flat.has_gap)
     if opening == "langle":
         opening, closing = "(", ")"
-    return Sequence(tuple(values), opening, closing)
+    doubled = [index for index, value in enumerate(values) if isinstance(value, Collection) and not value.is_set]
+    if len(doubled) != 1 or len(values) == 1:
+        return Sequence(tuple(values), opening, closing)
+    index = doubled[0]  # plus-minus 3 in (+-3, 0): two tuples
+    both = values[index]
+    assert isinstance(both, Collection)
+    tuples = [(*values[:index], item, *values[index + 1 :]) for item in both.items]
+    return Collection(tuple(Sequence(items, opening, closing) for items in tuples), is_set=False)
 
 
 def _builder(element: Node, condition: Value) -> Value:

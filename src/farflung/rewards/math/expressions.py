@@ -30,7 +30,7 @@ from farflung.rewards.math.syntax import (
     Sum,
 )
 from farflung.rewards.math.tokens import Token, TokenKind, number_value
-from farflung.rewards.math.unit_phrases import with_unit
+from farflung.rewards.math.unit_phrases import degree_unit, with_unit
 
 _CLOSING = {"(": (")", "]"), "[": ("]", ")"), "{": ("}",), r"\{": (r"\}",), "langle": ("rangle",)}
 _TIMES = ("*", "cdot", "times")
@@ -137,7 +137,7 @@ def _power(cursor: Cursor) -> Node:
             if cursor.peek(1).text == "circ":
                 cursor.advance()
                 cursor.advance()
-                node = Quantity(node, "deg")
+                node = Quantity(node, degree_unit(cursor))
             else:
                 cursor.advance()
                 node = _raised(cursor, node)
@@ -183,7 +183,7 @@ def _raised(cursor: Cursor, base: Node) -> Node:
             if exponent is None:
                 raise NotExact("empty exponent")
             if exponent == Name("circ"):
-                return Quantity(base, "deg")
+                return Quantity(base, degree_unit(cursor))
         elif cursor.peek().kind is TokenKind.NUMBER:
             exponent = Number(number_value(cursor.advance().text))
         else:
@@ -242,7 +242,9 @@ def _command(cursor: Cursor, text: str) -> Node:
         numerator = parse_argument(cursor)
         denominator = parse_argument(cursor)
         if is_differential(numerator) and is_differential(denominator):
-            raise NotExact("a derivative")
+            if Name("d") in (numerator, denominator):
+                raise NotExact("a derivative of what follows")
+            return Call("d", (numerator, denominator))  # opaque: what it is a derivative of is not known
         return Quotient(numerator, denominator)
     if text in ("lfloor", "lceil"):
         inner = parse_sum(cursor)
@@ -259,7 +261,7 @@ def _command(cursor: Cursor, text: str) -> Node:
     if text in _CURRENCIES:
         return Quantity(_signed_power(cursor), _CURRENCIES[text])
     if text in ("angle", "triangle", *_ACCENTS):
-        inner = parse_argument(cursor)
+        inner = Name(cursor.advance().text) if cursor.peek().kind is TokenKind.NAME else parse_argument(cursor)
         return Name(f"{text} {canonical_label(text, label_of(inner))}")
     raise NotExact(f"unknown command {text[:20]}")
 
@@ -278,6 +280,8 @@ def _braced(cursor: Cursor) -> Node | None:
         node = parse_sum(cursor)
         if cursor.take("over"):
             node = Quotient(node, parse_sum(cursor))
+        elif cursor.take("choose"):
+            node = Call("binomial", (node, parse_sum(cursor)))
         cursor.expect("}")
     return node
 

@@ -15,7 +15,7 @@ from farflung.rewards.math.limits import Budget, NotExact
 from farflung.rewards.math.polynomial import UNIT, Kind, Rational
 from farflung.rewards.math.scalar import Scalar
 from farflung.rewards.math.syntax import Call, Dots, Group, Name, Node, Number, Relation
-from farflung.rewards.math.values import Assigned, Bound, Equation, Infinite, RealSet, Sequence, Value
+from farflung.rewards.math.values import Assigned, Bound, Congruence, Equation, Infinite, RealSet, Sequence, Value
 from farflung.rewards.math.word_lists import NUMBER_SET_NAMES
 
 Evaluator = Callable[[Node, Budget], Value]
@@ -41,6 +41,17 @@ def relation_value(relation: Relation, budget: Budget, evaluate: Evaluator) -> V
     if all(sign in _ORDERS or sign == "!=" for sign in signs):
         return _inequality(terms, signs, budget)
     raise NotExact("a mixed chain of relations")
+
+
+def congruence_value(relation: Relation, modulus: Node, budget: Budget) -> Congruence:
+    """`x = 13` modulo 9 as x = 4; raises NotExact for more than one name and one integer."""
+    if relation.signs != ("=",) or not isinstance(relation.terms[0], Name):
+        raise NotExact("a congruence that is not solved for its letter")
+    residue = scalar.as_integer(scalar_value(relation.terms[1], budget))
+    size = scalar.as_integer(scalar_value(modulus, budget))
+    if residue is None or size is None or size <= 0:
+        raise NotExact("a congruence of other things than integers")
+    return Congruence(relation.terms[0].text, residue % size, size)
 
 
 def _before_approximation(terms: tuple[Node, ...], signs: tuple[str, ...]) -> tuple[tuple[Node, ...], tuple[str, ...]]:

@@ -42,6 +42,7 @@ _CHARACTERS = str.maketrans(
         "\u00f7": "/",
         "\u2215": "/",
         "\u2044": "/",
+        "\u2261": r"\equiv ",
         "\u2264": r"\le ",
         "\u2a7d": r"\le ",
         "\u2265": r"\ge ",
@@ -140,6 +141,10 @@ _CLOCK = re.compile(
     r"(?<=[0-9])(?:\s|\\[,!])*"
     r"(?:\\(?:text|mathrm|textrm|mbox)\{\s*([AaPp])\.?\s?[Mm]\.?\s*\}|([AaPp])\.?\s?[Mm]\.?)$"
 )
+_MODULO = re.compile(r"\(\s*(?:\\(?:bmod|mod)(?![A-Za-z])|\\(?:text|mathrm|operatorname)\{\s*mod\s*\}|mod\b)([^()]*)\)")
+_SYSTEM = re.compile(
+    r"(?:\\\{\s*)?\\begin\{(cases|aligned|gathered|split|array)\}(?:\{[lcr|]*\})?(.*)\\end\{\1\}", re.DOTALL
+)
 _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _TIMES_TEN = re.compile(r"(?<=[0-9])\s*[xX]\s*(?=10\s*\^)")
 
@@ -158,10 +163,24 @@ def normalize(text: str) -> str:
             text = _PRIMES.sub(lambda match: "'" * (match[1] or match[2]).count("prime"), text)
     elif "~" in text:
         text = text.replace("~", " ")
+    if "mod" in text:
+        text = _MODULO.sub(r"\\pmod{\1}", text)
+    if "begin" in text:
+        text = _system_as_list(text)
     if "^" in text:
         text = _ORDINAL.sub(lambda match: "".join(filter(None, match.groups())), text)
     text = _CLOCK.sub(lambda match: rf" \text{{{(match[1] or match[2]).lower()}m}}", text)
     return _TIMES_TEN.sub(r"\\times ", text).strip()
+
+
+def _system_as_list(text: str) -> str:
+    """Equations one below the other as a list; a text with other rows, such as the cases of a function, as it is."""
+    match = _SYSTEM.fullmatch(text.strip())
+    if match is None:
+        return text
+    rows = [row.strip().rstrip(",;") for row in match[2].split(r"\\") if row.strip()]
+    bare = [re.sub(r"&\s*=|=\s*&", "=", row) for row in rows]
+    return ", ".join(bare) if all("=" in row and "&" not in row for row in bare) else text
 
 
 def has_balanced_braces(text: str) -> bool:

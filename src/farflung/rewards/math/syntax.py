@@ -128,6 +128,14 @@ class Relation(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Congruent(Node):
+    r"""`x \equiv a \pmod m`."""
+
+    relation: Relation
+    modulus: Node
+
+
+@dataclass(frozen=True, slots=True)
 class SetOperation(Node):
     """`union`, `intersection` or `difference` of two sets."""
 

@@ -31,6 +31,14 @@ def with_unit(cursor: Cursor, value: Node) -> Node:
     return value
 
 
+def degree_unit(cursor: Cursor) -> str:
+    """The unit after a degree sign: of an angle, or of temperature where a C or F comes last."""
+    token = cursor.peek()
+    if token.kind is TokenKind.NAME and token.text in ("C", "F") and cursor.peek(1).kind is TokenKind.END:
+        return "deg" + cursor.advance().text
+    return "deg"
+
+
 def _unit(cursor: Cursor) -> str:
     """The unit at the cursor in canonical spelling, "" if there is none; raises NotExact for other words there."""
     powers: dict[str, int] = {}

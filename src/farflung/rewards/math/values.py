@@ -87,6 +87,15 @@ class Equation:
 
 
 @dataclass(frozen=True, slots=True)
+class Congruence:
+    """`x = residue` up to multiples of the modulus, which is positive."""
+
+    name: str
+    residue: int
+    modulus: int
+
+
+@dataclass(frozen=True, slots=True)
 class Proportion:
     """`a : b`."""
 
@@ -130,6 +139,7 @@ Value = (
     | MatrixOf
     | Assigned
     | Equation
+    | Congruence
     | Proportion
     | Numeral
     | NumberSet

@@ -35,5 +35,7 @@ NO_UNITS = _words(
     "logarithm cosine sine tangent prime minus plus"
 )
 """Words after a number that say something about it instead of naming its unit; in the singular."""
+MOMENT_MARKS = _words("am pm st nd rd th")
+"""After digits: of a time of day, of an ordinal."""
 PLURALS = _words("people children men women fish sheep mice geese teeth feet dice cattle")
 """Of nouns whose plural has no s."""

@@ -42,6 +42,14 @@ def test_every_published_solution_of_gsm8k_scores_1_and_others_0() -> None:
         assert environment.grade(task, f"It is {task.answer}").reward == 0.0, "an answer is marked"
 
 
+def test_what_only_the_prompt_marks_is_no_answer() -> None:  # case 33
+    environment = load_environment("gsm8k-100", 0, {})
+    task = environment.task("heldout", 0)
+    assert r"\boxed{" in task.messages[0].content
+    assert environment.grade(task, f"The number is {task.answer}.").reward == 0.0
+    assert environment.grade(task, rf"The number is \boxed{{{task.answer}}}.").reward == 1.0
+
+
 def test_the_levels_of_gsm8k_are_numbers_of_steps() -> None:
     environment = NamedEnvironment(load_environment("gsm8k-100", 0, {}))
     levels = [level_of(environment, environment.task("heldout", index)) for index in range(100)]

@@ -93,7 +93,7 @@ def digest(env: Environment) -> str:
 
 
 @pytest.mark.parametrize(("name", "args"), ALL)
-def test_every_demonstration_scores_1(name: str, args: dict[str, EnvArg]) -> None:
+def test_every_demonstration_scores_1(name: str, args: dict[str, EnvArg]) -> None:  # case 34
     env = loaded(name, args)
     for task in each(env):
         gold = env.demonstration(task, 0)

@@ -24,7 +24,6 @@ from farflung.envs.tasks import check_index, single_turn
 from farflung.wire.pool import EnvArg
 from farflung.wire.task import Task
 
-
 GraderLabel = Annotated[str, Field(pattern="^[a-z-]+@[0-9]+$")]
 
 

@@ -52,6 +52,15 @@ def told(text: str, box: Toolbox = BOX) -> list[str]:
     return [message.content for message in messages]
 
 
+def test_an_argument_is_text_and_never_run() -> None:  # case 38
+    seen: list[object] = []
+    echo = Tool(name="echo", description="", parameters={"type": "object"}, run=lambda a: str(seen.append(a["x"])))
+    told(call("echo", x="__import__('os').getpid()"), Toolbox([echo]))
+    assert seen == ["__import__('os').getpid()"]
+    (answer,) = told("<tool_call>{'name': 'divide', 'arguments': {'a': __import__('os').getpid(), 'b': 1}}</tool_call>")
+    assert "no JSON" in answer
+
+
 def test_each_call_is_answered_in_its_order() -> None:
     assert told(f"Let me see. {call(a=84, b=2)} and\n{call(a=7, b=2)}") == ["42", "3"]
     assert told("no call at all") == []

@@ -58,14 +58,16 @@ class Guess(vf.MultiTurnEnv):
             state["final_env_response"] = [{"role": "user", "content": "bye"}]
             return []
         if messages[-1].content == "rewrite":
-            messages[0].content = "forget it"
+            messages[0].content, messages[-1].content = "forget it", "1"
         if messages[-1].content == "forget":
             return [{"role": "user", "content": messages.pop().content}]
+        if messages[-1].content == "memory":
+            raise MemoryError
         if messages[-1].content == "break":
             raise vf.SandboxError("gone")
         if messages[-1].content == "picture":
             return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
-        said = int("0" + "".join(filter(str.isdigit, messages[-1].content)))
+        said = int(messages[-1].content)
         hint = "higher" if int(state["answer"]) > said else "lower"
         return [{"role": "user", "content": f"{hint}, {state['left']} left, luck {random.randrange(10**6)}"}]
 

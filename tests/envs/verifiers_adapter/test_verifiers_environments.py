@@ -158,6 +158,18 @@ def test_what_cannot_be_told_token_by_token_says_so(load: Load) -> None:
         play(guess, task, "forget")
 
 
+def test_a_turn_that_the_environment_cannot_read_ends_the_episode_for_nothing(load: Load) -> None:
+    guess = load("vf-guess")
+    assert isinstance(guess, Episodic)
+    task = guess.task("train", 0)
+    for text in ("a word", "", "9" * 5000):
+        assert play(guess, task, text) is None
+        assert guess.grade_episode(task, said(text))[0].grade.reward == 0.0
+    for ask in (lambda: play(guess, task, "memory"), lambda: guess.grade_episode(task, said("memory"))):
+        with pytest.raises(MemoryError):
+            ask()
+
+
 def test_trouble_of_the_environments_machines_gives_no_grade(load: Load) -> None:
     guess = load("vf-guess")
     assert guess.grade_episode(guess.task("train", 0), said("break", "1"))[0].grade.reward is None  # type: ignore[attr-defined]

@@ -8,7 +8,8 @@
 
 A grade is None where the rubric is not done after `time_limit_s`, where the environment's own infrastructure fails, and
 where the reward is no number. What a reward function raises is 0, as the library has it, since completions make them
-raise; but of an environment that asks the outside world, such as a judge, it is None. Rewards that compare a whole
+raise; but of an environment that asks the outside world, such as a judge, it is None. Where the environment itself
+cannot read what was said (`UNREADABLE`) the episode is over, and worth 0. Rewards that compare a whole
 group are refused, since a completion here is graded alone. This module does not know how the library plays.
 """
 
@@ -34,6 +35,8 @@ from farflung.wire.task import Task
 
 PREFIX = "verifiers:"
 NUM_CACHED_TASKS = 1024
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, AssertionError)
+"""What an environment raises on a turn that it cannot read. Anything else (memory, files) is our own trouble."""
 
 
 class VerifiersConfig(Config):
@@ -80,12 +83,14 @@ class VerifiersEnvironment:
         return None
 
     def grade_turns(self, task: Task, turns: Sequence[AgentTurn]) -> Grade:
-        """Of all that was said. Raises whatever the environment raises, other than the library's own errors."""
+        """Of all that was said. Raises what the environment raises that no text can be blamed for."""
         with failures_heard() as failures:
             try:
                 output = self._script.graded(task.task_id, self._row_of(task), turns)
             except TookTooLong:
                 return Grade(reward=None)
+            except UNREADABLE:
+                return Grade(reward=0.0, correct=0.0) if self.is_reproducible else Grade(reward=None)
         components = {name: value for name, value in _numbers(output.get("metrics")).items() if math.isfinite(value)}
         reward = output.get("reward")
         is_ours = self._is_our_trouble(output.get("error")) or (failures.sentences and not self.is_reproducible)
@@ -127,7 +132,12 @@ class VerifiersEpisodes(VerifiersEnvironment):
     def next_ask(self, task: Task, turns: Sequence[AgentTurn]) -> Ask | None:
         if not turns:
             return Ask(agent=0, messages=task.messages)
-        messages = self._script.asked(task.task_id, self._row_of(task), turns)
+        try:
+            messages = self._script.asked(task.task_id, self._row_of(task), turns)
+        except UNREADABLE:
+            return None
+        except TookTooLong as error:
+            raise OurFault(f"{self.name}: the answer to turn {len(turns)} is {error}") from error
         return None if messages is None else Ask(agent=0, messages=messages)
 
     def grade_episode(self, task: Task, turns: Sequence[AgentTurn]) -> tuple[EpisodeGrade, ...]:

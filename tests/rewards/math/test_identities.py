@@ -72,6 +72,32 @@ def rewritten(formula: Formula, way: int) -> Formula:
     return Formula(template.format(formula.text, formula.text), formula.values)
 
 
+SIGNS = {"+": "+", "-": "-", "*": "*", r"\cdot ": "*", r"\times ": "*", "/": "/", r"\div ": "/", "(": "*"}
+"""A written sign -> what it means; `(` puts the next number in brackets."""
+
+
+def in_a_row(first: int, rest: list[tuple[str, int]]) -> tuple[str, Fraction]:
+    """Numbers and signs without more brackets than needed, and the value by the rule of precedence."""
+    text = str(first)
+    total, term = Fraction(0), Fraction(first)
+    for sign, value in rest:
+        text += f"({value})" if sign == "(" else f"{sign}{value}"
+        if SIGNS[sign] == "*":
+            term *= value
+        elif SIGNS[sign] == "/":
+            term /= value
+        else:
+            total, term = total + term, Fraction(value if SIGNS[sign] == "+" else -value)
+    return text, total + term
+
+
+@given(st.integers(1, 9), st.lists(st.tuples(st.sampled_from(sorted(SIGNS)), st.integers(1, 9)), max_size=5))
+@settings(max_examples=400)
+def test_numbers_in_a_row_have_the_value_that_precedence_gives(first: int, rest: list[tuple[str, int]]) -> None:
+    text, value = in_a_row(first, rest)
+    assert grade_math(f"{value.numerator}/{value.denominator}", text).verdict == 1.0, text
+
+
 @given(FORMULAS, FORMULAS)
 @settings(max_examples=300)
 def test_two_formulas_are_the_same_where_they_are_the_same_at_every_point(one: Formula, other: Formula) -> None:

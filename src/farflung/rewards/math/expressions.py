@@ -78,9 +78,10 @@ def _term(cursor: Cursor) -> Node:
 
 def _product(cursor: Cursor) -> Node:
     factors = [_power(cursor)]
-    has_symbolic_divisor = False
+    has_symbolic_divisor = is_beside = False
     while True:
         if cursor.at(*_TIMES):
+            is_beside = False
             is_cross = cursor.advance().text == "times"
             factor = _signed_power(cursor)
             if is_cross and has_order(factors[-1]) and has_order(factor):
@@ -91,12 +92,16 @@ def _product(cursor: Cursor) -> Node:
         elif cursor.take("/"):
             divisor = _signed_power(cursor)
             dividend = factors[0] if len(factors) == 1 else Product(tuple(factors))
-            factors = [mixed_of_quotient(factors, divisor) or Quotient(dividend, divisor)]
+            whole_and_part = mixed_of_quotient(factors, divisor) if is_beside else None
+            if is_beside and whole_and_part is None:
+                raise NotExact("a fraction beside a factor")
+            factors = [whole_and_part or Quotient(dividend, divisor)]
             cursor.check_depth(left_depth(factors[0]))
             has_symbolic_divisor = not isinstance(divisor, Number)
         elif _starts_factor(cursor):
             if has_symbolic_divisor:
                 raise NotExact("ambiguous division")
+            is_beside = cursor.peek().kind is TokenKind.NUMBER
             is_bracketed = cursor.at("(")  # 2(1/3) is a product
             factor = _power(cursor)
             mixed_number = None if is_bracketed else mixed(factors[-1], factor)

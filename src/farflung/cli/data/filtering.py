@@ -7,6 +7,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -17,6 +18,7 @@ from farflung.envs.dataset import Dataset
 from farflung.envs.graders.registry import require_ready
 from farflung.errors import UserError
 from farflung.evaluation.records import SampleRow
+from farflung.evaluation.suspects import suspects
 from farflung.wire.pool import EnvArg
 
 INTELLECT_2 = "0.125:0.5"
@@ -62,12 +64,19 @@ def run_filter(arguments: Namespace) -> int:
             skipped={reason: count for reason, count in skipped.items() if count},
         )
     (work / "solve_rates.json").write_text(json.dumps(rates, indent=0) + "\n")
+    doubtful = suspects(rows)
+    (work / "suspects.jsonl").write_text("".join(json.dumps(asdict(suspect)) + "\n" for suspect in doubtful))
     picture = work / "solve_rates.png"
     draw_rates(rates, low, high, picture)
     sys.stdout.write(
         f"{out}: {manifest.num_tasks} of {len(rates)} tasks are solved in {low:.1%} to {high:.1%} of "
         f"{arguments.samples} samples\nsha256 {manifest.sha256}\npicture: {picture}\n"
     )
+    if doubtful:
+        sys.stdout.write(
+            f"{len(doubtful)} tasks are never solved although most samples agree on another answer: look at their "
+            f"references, {work / 'suspects.jsonl'}\n"
+        )
     return 0
 
 

@@ -63,6 +63,14 @@ def test_a_harness_is_asked_for_each_attempt_and_its_rewards_count(
     assert all(len(row["conversations"]) == 1 for row in conversations)  # type: ignore[arg-type]
 
 
+def test_the_harness_of_the_documentation_runs(model: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text()
+    Path("documented.py").write_text(text.split("```python\n")[1].split("```")[0])
+    assert evaluate(model, f"{sys.executable} documented.py", "--tasks", "1") == 0
+    _, *rows = lines("samples.jsonl")
+    assert {row["reward"] for row in rows} <= {0.0, 1.0}
+
+
 def test_without_a_reward_the_last_answer_is_graded(model: Path) -> None:
     assert evaluate(model, f"{sys.executable} agent.py", "--tasks", "1") == 0
     _, *rows = lines("samples.jsonl")

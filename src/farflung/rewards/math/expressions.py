@@ -77,12 +77,14 @@ def _term(cursor: Cursor) -> Node:
 
 
 def _product(cursor: Cursor) -> Node:
+    is_bracketed = cursor.at("(")
     factors = [_power(cursor)]
     has_symbolic_divisor = is_beside = False
     while True:
         if cursor.at(*_TIMES):
             is_beside = False
             is_cross = cursor.advance().text == "times"
+            is_bracketed = cursor.at("(")
             factor = _signed_power(cursor)
             if is_cross and has_order(factors[-1]) and has_order(factor):
                 factors[-1] = Call("cross", (factors[-1], factor))
@@ -102,9 +104,9 @@ def _product(cursor: Cursor) -> Node:
             if has_symbolic_divisor:
                 raise NotExact("ambiguous division")
             is_beside = cursor.peek().kind is TokenKind.NUMBER
-            is_bracketed = cursor.at("(")  # 2(1/3) is a product
+            was_bracketed, is_bracketed = is_bracketed, cursor.at("(")
             factor = _power(cursor)
-            mixed_number = None if is_bracketed else mixed(factors[-1], factor)
+            mixed_number = None if was_bracketed or is_bracketed else mixed(factors[-1], factor)  # not 2(1/3)
             if mixed_number is not None:
                 factors[-1] = mixed_number
             else:
@@ -357,8 +359,8 @@ def _arguments(cursor: Cursor) -> tuple[Node, ...]:
     factors = [_signed_power(cursor)]
     while _starts_factor(cursor) and not cursor.at("(") and cursor.peek().kind is not TokenKind.FUNCTION:
         factors.append(_power(cursor))
-    if isinstance(factors[-1], Number) and cursor.take("/"):
-        factors[-1] = Quotient(factors[-1], _power(cursor))
+    if cursor.at("/"):
+        raise NotExact("a division that may be inside of the function or outside")  # ln 2/2, sin pi/2
     return (factors[0] if len(factors) == 1 else Product(tuple(factors)),)
 
 

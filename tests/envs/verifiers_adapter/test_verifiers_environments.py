@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -120,6 +121,8 @@ def test_tasks_are_the_same_in_every_process_though_the_environment_draws_them(l
 def test_loading_leaves_signals_and_random_numbers_as_they_were(load: Load) -> None:
     handlers, state = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)], random.getstate()
     load("vf-sums").task("train", 0)
+    with ThreadPoolExecutor(1) as other_thread:
+        other_thread.submit(load, "vf-sums").result().task("train", 0)
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert random.getstate() == state
 

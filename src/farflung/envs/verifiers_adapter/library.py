@@ -7,7 +7,9 @@ library. It then runs in this process, with all its rights, as any entry point d
 This module does not know tasks or episodes.
 """
 
+import importlib
 import inspect
+import os
 import random
 import re
 import signal
@@ -16,13 +18,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from farflung.envs.problems import uniform
-from farflung.errors import OurFault, UserError
+from farflung.errors import UserError
 from farflung.wire.pool import EnvArg
 
 INSTALL = "pip install 'farflung[verifiers]'"
@@ -58,6 +60,7 @@ def library() -> ModuleType:
         raise UserError(
             f"verifiers {version('verifiers')} lacks the classes that this adapter plays ({error}); {INSTALL}"
         ) from error
+    _leave_signals_alone(importlib.import_module("verifiers.envs.environment"))
     found: ModuleType = verifiers
     return found
 
@@ -70,19 +73,16 @@ def load(name: str, seed: int, args: Mapping[str, EnvArg]) -> Any:
 
     Raises:
         UserError: no such environment is installed, a wrong argument, or it fails to load.
-        OurFault: called outside the main thread, where the library cannot set up what it wants.
     """
     vf = library()
     module = module_of(name)
-    accepted = _accepted_arguments(name, module)
-    if accepted is not None:
-        if unknown := sorted(set(args) - accepted):
+    with seeded("farflung/verifiers-load/1", module, seed):
+        accepted = _accepted_arguments(name, module)
+        if accepted is not None and (unknown := sorted(set(args) - accepted)):
             raise UserError(f"verifiers:{name} has no argument {unknown[0]}; it has {', '.join(sorted(accepted))}")
-        if "seed" in accepted:
-            args = {"seed": seed, **args}
-    with signals_kept(), seeded("farflung/verifiers-load/1", name, seed):
+        own_seed = {"seed": seed} if accepted is not None and "seed" in accepted else {}
         try:
-            loaded = vf.load_environment(module, **args)
+            loaded = vf.load_environment(module, **own_seed | dict(args))
             loaded.build_dataset()  # which many draw, or fetch, on first use only
             loaded.build_eval_dataset()
         except Exception as error:
@@ -122,28 +122,38 @@ def outside_world(environment: Any) -> str:
 def seeded(*fields: str | int) -> Iterator[None]:
     """Global generators of `random` and numpy, seeded inside and as they were after: the library's environments use
     them freely, and every replay must see the same."""
-    kept, kept_numpy = random.getstate(), np.random.get_state()
-    number = uniform(2**32, *map(str, fields))
-    random.seed(number)
-    np.random.seed(number)
-    try:
-        yield
-    finally:
-        random.setstate(kept)
-        np.random.set_state(kept_numpy)
+    with _turn:
+        kept, kept_numpy = random.getstate(), np.random.get_state()
+        number = uniform(2**32, *map(str, fields))
+        random.seed(number)
+        np.random.seed(number)
+        try:
+            yield
+        finally:
+            random.setstate(kept)
+            np.random.set_state(kept_numpy)
 
 
-@contextmanager
-def signals_kept() -> Iterator[None]:
-    """The library takes over SIGINT and SIGTERM with every environment; whoever runs it has handlers of its own."""
-    if threading.current_thread() is not threading.main_thread():
-        raise OurFault("environments of verifiers can be loaded in the main thread alone: the library sets signals")
-    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
+def _new_turn() -> None:
+    """A forked process has none of the threads that may have held the old one."""
+    global _turn
+    _turn = threading.RLock()
+
+
+_turn = threading.RLock()
+"""Held by whoever has the global generators seeded."""
+os.register_at_fork(after_in_child=_new_turn)
+
+
+def _leave_signals_alone(module: ModuleType) -> None:
+    """The library takes over SIGINT and SIGTERM with every environment, which fails outside the main thread, and whose
+    handlers belong to whoever runs it. So its module gets a `signal` that does nothing."""
+    module.__dict__["signal"] = SimpleNamespace(
+        signal=lambda *_: None,
+        SIGINT=signal.SIGINT,
+        SIGTERM=signal.SIGTERM,
+        default_int_handler=signal.default_int_handler,
+    )
 
 
 def _requires_verifiers(owner: str) -> bool:
@@ -156,8 +166,6 @@ def _requires_verifiers(owner: str) -> bool:
 
 def _accepted_arguments(name: str, module: str) -> set[str] | None:
     """Of its `load_environment`; None = any."""
-    import importlib
-
     try:
         load_function = getattr(importlib.import_module(module), "load_environment", None)
     except Exception as error:

@@ -121,10 +121,16 @@ def _listing(values: list[Value], separator: str) -> Value:
         return _combined(real_sets, separator)
     assigned = [value for value in values if isinstance(value, Assigned)]
     if len(assigned) == len(values) and len({value.names for value in assigned}) == 1:
-        return Assigned(assigned[0].names, _flat([value.value for value in assigned]), None)
+        return Assigned(assigned[0].names, _alternatives([value.value for value in assigned], separator), None)
     if assigned and len(assigned[0].names) == 1 and values[0] is assigned[0] and len(assigned) == 1:
         return Assigned(assigned[0].names, _flat([assigned[0].value, *values[1:]]), None)  # x = 1, 2
-    return _flat(values)
+    return _alternatives(values, separator)
+
+
+def _alternatives(values: list[Value], separator: str) -> Value:
+    """`1/4 or 0.25` is one number; anything else is a bare list."""
+    numbers = {scalar.as_rational(value) if isinstance(value, scalar.Scalar) else None for value in values}
+    return values[0] if separator == "or" and len(numbers) == 1 and None not in numbers else _flat(values)
 
 
 def _flat(values: list[Value]) -> Collection:

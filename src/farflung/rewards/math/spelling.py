@@ -130,6 +130,8 @@ _ALIASES = {
     "varepsilon": "epsilon",
     "dotsm": "ldots",
     "leftarrow": "gets",
+    "lor": "vee",
+    "land": "wedge",
 }
 _ALIAS = re.compile(r"\\(" + "|".join(sorted(_ALIASES, key=len, reverse=True)) + r")(?![A-Za-z])")
 _PRIMES = re.compile(r"\^\s*(?:((?:\\prime\s*)+)(?![A-Za-z])|\{\s*((?:\\prime\s*)+)\})")

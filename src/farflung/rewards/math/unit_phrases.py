@@ -64,6 +64,8 @@ def _unit(cursor: Cursor) -> str:
         name = canonical_word(word)
         powers[name] = powers.get(name, 0) + direction * dimension * _unit_exponent(cursor)
         dimension = 1
+        if is_unit_word(word):
+            cursor.take(".")  # 5 in.
         if cursor.take("/"):
             direction = -1
         else:
@@ -77,7 +79,7 @@ def _starts_unit(cursor: Cursor, *, is_divisor: bool) -> bool:
     if token.kind is TokenKind.WORD:
         return True
     if cursor.at("in"):  # inches, where nothing follows that one could be in
-        return cursor.peek(1).kind is TokenKind.END or cursor.peek(1).text == "^"
+        return cursor.peek(1).kind is TokenKind.END or cursor.peek(1).text in ("^", ".")
     return token.kind is TokenKind.NAME and (token.is_text or is_divisor) and is_unit_word(token.text)
 
 

@@ -4,9 +4,9 @@
     FARFLUNG_BENCH_SMOLLM2=MODEL python -m benchmarks.verification smollm2 [NUM_SUBMISSIONS]
 
 The first MODEL is a folder of a policy for sort-digits, such as `runs/demo/model`. Every submission is 8 rollouts of
-one prompt, sampled by the engine and examined by a verifier's prefill as in a pool. Cheats are the impostors of `farflung
-calibrate`. Two sets of thresholds: the shipped ones, for honest work whose verifier may round activations to bfloat16
-(every eighth block of honest work is examined so), and those of a pool whose machines all compute in float32.
+one prompt, sampled by the engine and examined by a verifier's prefill as in a pool. Cheats are the impostors of
+`farflung calibrate`. Two sets of thresholds: the shipped ones, for honest work whose verifier may round activations to
+bfloat16 (every eighth block of honest work is examined so), and those of a pool whose machines all compute in float32.
 """
 
 import os

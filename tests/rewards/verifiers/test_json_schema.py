@@ -166,7 +166,11 @@ def test_long_documents_of_an_ordinary_schema_are_read_to_their_end(schema: Any,
 @pytest.mark.parametrize("reference", ["#/$defs/a~1b%20c", "#here", "https://example.com/s#here", "#/$defs/list/0"])
 def test_references_within_the_schema_are_followed(reference: str) -> None:
     number = {"type": "number", "$anchor": "here"}
-    schema = {"$id": "https://example.com/s", "$ref": reference, "$defs": {"a/b c": number, "list": [{"type": "number"}]}}
+    schema = {
+        "$id": "https://example.com/s",
+        "$ref": reference,
+        "$defs": {"a/b c": number, "list": [{"type": "number"}]},
+    }
     assert grade_json_schema(json.dumps(schema), "1").verdict == 1.0
     assert grade_json_schema(json.dumps(schema), '"1"').verdict == 0.0
 

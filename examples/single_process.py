@@ -15,6 +15,7 @@ import numpy as np
 
 from farflung.engine.base import GroupRequest, SamplingParams
 from farflung.engine.torch_engine import TorchEngine
+from farflung.envs.playing import EpisodeLimits
 from farflung.envs.registry import load_environment
 from farflung.evaluation.heldout import evaluate
 from farflung.model.factory import random_state
@@ -101,6 +102,7 @@ def main(num_versions: int, seed: int) -> tuple[float, float]:
         policy,
         environment,
         model.tokenizer,
+        EpisodeLimits.of_pool(pool, model.config.eos_token_ids),
         model.config.eos_token_ids[0],
         WarmStartConfig(max_steps=200, target_accuracy=0.3),
         measure_accuracy=accuracy,

@@ -9,7 +9,7 @@ import torch
 
 from apart_run import KILLED, ApartRun
 from audit import audit
-from farflung.slots.curriculum import lease_problem
+from farflung.slots.audit import lease_problem
 from farflung.slots.deterministic import secret_of
 from farflung.trainer.checkpoint import Checkpoint, Checkpoints
 from farflung.trainer.marks import Mark

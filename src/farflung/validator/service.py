@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import torch
 from msgspec.structs import replace
 
 from farflung.api.client import CoordinatorClient
@@ -25,7 +24,6 @@ from farflung.identity.keys import NodeKey, key_of
 from farflung.identity.signing import sign
 from farflung.model.any_config import read_config
 from farflung.model.description import CONFIG_FILE
-from farflung.model.devices import find_device
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import never_drawn
 from farflung.telemetry.activity import ActivityClock
@@ -33,16 +31,14 @@ from farflung.telemetry.heartbeat import Vitals
 from farflung.validator.config import ValidatorConfig
 from farflung.validator.evidence import POLICY_FILES, own_fault
 from farflung.validator.fault_watch import FaultWatch
-from farflung.validator.judging_process import Compute, JudgingProcess
-from farflung.validator.messages import ClaimedRow
-from farflung.validator.policies import Policies
-from farflung.validator.prefill import PrefillParams, claim_of, figures_of
-from farflung.wire.manifest import Manifest
+from farflung.validator.judging_process import JudgingProcess
 from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
-from farflung.wire.proof import RolloutFigures
 from farflung.wire.submission import Assignment
 from farflung.wire.verdict import GRADING_FAULT, Judgement, Outcome
+
+if TYPE_CHECKING:
+    from farflung.validator.recomputing import Recomputing
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -81,8 +77,6 @@ async def run(
             if pool.trust != "open":
                 client.sign_calls(key, pool.digest())
             vitals = Vitals(client.node, Role.VALIDATOR, activity, cpu_s=lambda: time.process_time() + spent.cpu_s)
-            if pool.proofs is not None:
-                torch.set_num_threads(config.num_threads)
             async with heartbeats(client, vitals, config.heartbeat_s):
                 await Validator(config, client, patience, pool, activity, vitals, spent, key).run()
     logger.info("validator %s stops", node)
@@ -122,15 +116,7 @@ class Validator:
         self._current_version = -1
         self._spent = spent
         self._faults = FaultWatch(pool.environment.name)
-        self._policies = Policies(
-            self._fetcher,
-            self._old_manifest,
-            self._manifest_of,
-            max_versions=pool.max_staleness + 2,
-            device=find_device(config.device, "validator.device"),
-            on_fault=self._guard.fault,
-        )
-        self._reserved_token_ids: tuple[int, ...] = ()
+        self._recomputing: Recomputing | None = None
 
     async def run(self) -> None:
         judging = await self._first_policy()
@@ -159,13 +145,29 @@ class Validator:
             with self._activity.waiting("first policy"):
                 files = await self._policy_files()
         tokenizer, model = Tokenizer.from_files(files), read_config(json.loads(files[CONFIG_FILE]))
-        self._reserved_token_ids = never_drawn(tokenizer, model)
+        self._recomputing = self._made_to_recompute(never_drawn(tokenizer, model))
         return JudgingProcess(
             files,
             self._pool,
             self._client.node,
             step_s=self._config.step_s,
             max_bytes=self._config.max_judging_bytes,
+        )
+
+    def _made_to_recompute(self, reserved_token_ids: tuple[int, ...]) -> "Recomputing | None":
+        if self._pool.proofs is None:
+            return None
+        from farflung.validator.recomputing import Recomputing  # brings torch, which others do without
+
+        return Recomputing(
+            self._config,
+            self._pool,
+            self._pool.proofs,
+            client=self._client,
+            patience=self._patience,
+            fetcher=self._fetcher,
+            guard=self._guard,
+            reserved_token_ids=reserved_token_ids,
         )
 
     async def _policy_files(self) -> dict[str, bytes] | None:
@@ -197,7 +199,7 @@ class Validator:
         now_ms = int(time.time() * 1000)
         try:
             data = await self._download(assignment)
-            compute = None if self._pool.proofs is None else await self._computing(assignment)
+            compute = None if self._recomputing is None else await self._recomputing.computing(assignment)
             judgement = await self._in_thread(
                 lambda: judging.judge(assignment, data, self._current_version, now_ms, compute)
             )
@@ -212,35 +214,6 @@ class Validator:
             broken = await self._in_thread(lambda: judging.control(assignment))
         self._faults.judged(broken=broken)
         self._spent.cpu_s = judging.cpu_s
-
-    async def _computing(self, assignment: Assignment) -> Compute:
-        """What claims of this submission are compared with: the version of its lease."""
-        lease, pool = assignment.lease, self._pool
-        try:
-            decoder = await self._patience(lambda: self._policies.decoder_of(lease.policy_version))
-        except (Refused, PeerFault) as error:
-            raise OurFault(f"version {lease.policy_version} is out of reach: {error}") from error
-        assert pool.proofs is not None, "computed again is only what a pool wants proven"
-        params = PrefillParams(
-            temperature=pool.temperature, reserved_token_ids=self._reserved_token_ids, scheme=pool.proofs.scheme
-        )
-
-        def compute(rows: Sequence[ClaimedRow]) -> list[RolloutFigures]:
-            return figures_of(decoder, [claim_of(row, lease) for row in rows], params)
-
-        return compute
-
-    async def _old_manifest(self, version: int) -> Manifest | None:
-        try:
-            return await self._patience(lambda: self._client.manifest(version))
-        except Refused:
-            return None
-
-    async def _manifest_of(self, version: int) -> Manifest:
-        manifest = await self._client.manifest(version)
-        if not self._guard.admits_named(manifest, version):
-            raise OurFault(f"the manifest of version {version} is not to be believed")
-        return manifest
 
     async def _post(self, assignment: Assignment, judgement: Judgement) -> None:
         submission = assignment.submission

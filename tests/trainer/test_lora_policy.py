@@ -70,6 +70,15 @@ def test_a_step_moves_the_adapter_alone(publish: Publish) -> None:
 
 
 @BOTH
+def test_the_order_in_which_a_file_holds_the_adapter_changes_nothing(publish: Publish) -> None:
+    """The norm of a gradient is a sum over its parts: a checkpoint's order is not that of a first start."""
+    policy = tiny_lora_policy(publish)
+    state = dict(reversed(policy.masters_state().items()))
+    other = LoraPolicy(policy.config, base(), state, SPEC, publish, trainer_config().optimizer)
+    assert list(other.master_parameters()) == list(policy.master_parameters())
+
+
+@BOTH
 def test_the_optimizer_keeps_moments_of_the_adapter_alone(publish: Publish) -> None:
     policy = tiny_lora_policy(publish)
     step(policy)

@@ -60,9 +60,10 @@ class LoraPolicy(PolicyBase):
         self.config, self.lora, self.publish = config, spec, publish
         self.device = device_of(compute)
         check_adapter(config, spec, adapter)
+        # In one order wherever they come from: the norm of a gradient is a sum over them.
         self._masters = {
-            name: Parameter(tensor.detach().to(self.device, torch.float32, copy=True))
-            for name, tensor in adapter.items()
+            name: Parameter(adapter[name].detach().to(self.device, torch.float32, copy=True))
+            for name in sorted(adapter)
         }
         base = {name: tensor.to(self.device) for name, tensor in publishable_state(base).items()}
         self.base_sha256 = sha256_hex(to_safetensors_bytes(base))

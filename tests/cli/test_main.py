@@ -32,6 +32,7 @@ COMMANDS = [
     "rollouts",
     "serve",
     "relay",
+    "weights",
     "chat",
     "grade",
     "sandbox",

@@ -15,6 +15,8 @@ from farflung.api.tokens import TOKEN_ROLES, VARIABLE
 from farflung.cli import help_texts
 from farflung.cli.env import help_texts as env_help_texts
 from farflung.cli.env.arguments import add_actions
+from farflung.cli.weights import arguments as weights_arguments
+from farflung.cli.weights import help_texts as weights_help_texts
 from farflung.errors import UserError
 
 ADAPTER_HELP = "folder of a LoRA adapter as peft saves it, applied unmerged"
@@ -100,6 +102,7 @@ def build_parser(version: str, shipped: Sequence[str]) -> Parser:
     _add_env(commands)
     _add_serve(commands)
     _add_relay(commands)
+    _add_weights(commands)
     _add_chat(commands)
     _add_grade(commands)
     _add_sandbox(commands)
@@ -306,6 +309,12 @@ def _add_relay(commands: Commands) -> None:
     relay.add_argument(
         "--upstream", metavar="URLS", required=True, help="coordinators and relays to fetch from, with commas between"
     )
+
+
+def _add_weights(commands: Commands) -> None:
+    short = "published versions: look, check, compare"
+    epilog = weights_help_texts.WEIGHTS_EPILOG
+    weights_arguments.add_actions(_command(commands, "weights", short, weights_help_texts.WEIGHTS, epilog))
 
 
 def _add_chat(commands: Commands) -> None:

@@ -65,6 +65,10 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
             from farflung.cli.relay import run_relay
 
             return run_relay(arguments, settings)
+        case "weights":
+            from farflung.cli.weights.command import run_weights
+
+            return run_weights(arguments)
         case "serve":
             from farflung.cli.serve import run_serve
 

@@ -25,7 +25,7 @@ from farflung.proofs.scheme import build
 from farflung.validation.drift import expectation
 from farflung.validation.proof_checks import mean_margin, submission_distance
 from farflung.validator.impostors import IMPOSTORS, State, rounding_to_bfloat16
-from farflung.validator.prefill import Claim, PrefillParams, figures_of
+from farflung.validator.prefill import MICRO_BATCH_TOKENS, Claim, PrefillParams, figures_of
 from farflung.wire.proof import ProofRules, RolloutFigures, Scheme, Thresholds
 from farflung.wire.rollout import Rollout
 
@@ -111,46 +111,50 @@ class Bench:
 
     def spreads(self) -> Iterator[Spread]:
         """One kind of worker after another, the honest ones first."""
-        own = self._sampled(self.config, self.state)
-        yield self._spread("itself", self._rows(own), is_honest=True)
-        few = self._sampled(self.config, self.state, max_batch_rows=3)
-        yield self._spread("in small batches", self._rows(few), is_honest=True)
+        own = self.sampled()
+        yield self._spread("itself", self.rows(own), is_honest=True)
+        few = self.sampled(max_batch_rows=3)
+        yield self._spread("in small batches", self.rows(few), is_honest=True)
         with rounding_to_bfloat16(self._verifier):
-            rounded = self._spread("with bfloat16 activations", self._rows(own), is_honest=True)
+            rounded = self._spread("with bfloat16 activations", self.rows(own), is_honest=True)
         yield rounded
         for name, impostor in IMPOSTORS.items():
             config, state = impostor(self.config, self.state)
-            yield self._spread(name, self._rows(self._sampled(config, state)), cheats_at=COMPUTATION)
-        other = self._sampled(self.config, self.state, draw_seed=OTHER_SEED)
-        yield self._spread("draws of one's own", self._rows(other), cheats_at=DRAWING)
+            yield self._spread(name, self.rows(self.sampled(config, state)), cheats_at=COMPUTATION)
+        other = self.sampled(draw_seed=OTHER_SEED)
+        yield self._spread("draws of one's own", self.rows(other), cheats_at=DRAWING)
         for factor in (0.9, 0.7):
             cooler = replace(self.params, temperature=self.params.temperature * factor)
-            made = self._sampled(self.config, self.state, params=cooler)
-            yield self._spread(f"temperature x {factor}", self._rows(made), cheats_at=DRAWING)
+            made = self.sampled(params=cooler)
+            yield self._spread(f"temperature x {factor}", self.rows(made), cheats_at=DRAWING)
 
     def sample(self, *, max_batch_rows: int = 64) -> list[Rollout]:
         """Honest work, as a worker hands it in."""
-        return self._rows(self._sampled(self.config, self.state, max_batch_rows=max_batch_rows))
+        return self.rows(self.sampled(max_batch_rows=max_batch_rows))
 
-    def examined(self, rows: Sequence[Rollout], *, rounded: bool = False) -> list[tuple[RolloutFigures, ...]]:
+    def examined(
+        self, rows: Sequence[Rollout], *, rounded: bool = False, micro_batch_tokens: int = MICRO_BATCH_TOKENS
+    ) -> list[tuple[RolloutFigures, ...]]:
         """Figures of each submission; beside bfloat16 activations if `rounded`."""
         with rounding_to_bfloat16(self._verifier) if rounded else nullcontext():
-            return list(self._spread("", rows).submissions)
+            return self._submissions(rows, replace(self._prefill, micro_batch_tokens=micro_batch_tokens))
 
     def _decoder(self, config: AnyConfig, state: State) -> AnyDecoder:
         decoder = build_decoder(config).requires_grad_(False)
         load_hf_state(decoder, state)
         return decoder
 
-    def _sampled(
+    def sampled(
         self,
-        config: AnyConfig,
-        state: State,
+        config: AnyConfig | None = None,
+        state: State | None = None,
         *,
         params: SamplingParams | None = None,
         draw_seed: bytes = SEED,
         max_batch_rows: int = 64,
     ) -> list[Completion]:
+        """What another model, or this one, draws on these prompts, with its states."""
+        config, state = config or self.config, self.state if state is None else state
         engine = TorchEngine(config, max_batch_rows=max_batch_rows, num_threads=torch.get_num_threads())
         engine.load_weights(state, 0)
         requests = [
@@ -159,7 +163,7 @@ class Bench:
         ]
         return engine.generate(requests, params or self.params, draw_seed, with_hidden=True)
 
-    def _rows(self, made: Sequence[Completion]) -> list[Rollout]:
+    def rows(self, made: Sequence[Completion]) -> list[Rollout]:
         """As a worker hands them in, under the lease's seed."""
         rows = []
         for each in made:
@@ -181,12 +185,15 @@ class Bench:
         return rows
 
     def _spread(self, name: str, rows: Sequence[Rollout], *, is_honest: bool = False, cheats_at: str = "") -> Spread:
+        submissions = self._submissions(rows, self._prefill)
+        return Spread(name=name, is_honest=is_honest, cheats_at=cheats_at, submissions=tuple(submissions))
+
+    def _submissions(self, rows: Sequence[Rollout], params: PrefillParams) -> list[tuple[RolloutFigures, ...]]:
         claims = [
             Claim(rollout=row, spans=((0, len(row.completion_tokens)),), draw_seed=SEED, slot=row.group) for row in rows
         ]
-        found = figures_of(self._verifier, claims, self._prefill)
-        submissions = [tuple(each for each in found if each.group == group) for group in range(len(self.prompts))]
-        return Spread(name=name, is_honest=is_honest, cheats_at=cheats_at, submissions=tuple(submissions))
+        found = figures_of(self._verifier, claims, params)
+        return [tuple(each for each in found if each.group == group) for group in range(len(self.prompts))]
 
 
 def calibrated(spreads: Sequence[Spread], scheme: Scheme = "sketch") -> Calibration:

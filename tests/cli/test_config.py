@@ -194,6 +194,12 @@ def test_a_batch_with_signal_is_no_fixed_number_of_slots() -> None:
     assert 'trainer.batch_counts is "signal" with pool.deterministic' in message
 
 
+def test_a_local_run_proves_nothing_to_anybody() -> None:
+    message = complaint("--run.local=true", "--pool.trust=proven")
+    assert 'pool.trust is "proven" in a local run, which has no workers' in message
+    assert "without --local" in message
+
+
 def test_a_local_run_samples_only_so_far_ahead_that_a_batch_with_signal_fits() -> None:
     message = complaint(
         "--trainer.batch_counts=signal",

@@ -110,6 +110,15 @@ class RunConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _a_local_run_has_nobody_to_prove_to(self) -> "RunConfig":
+        if self.run.local and self.pool.trust != "open":
+            raise ValueError(
+                f'pool.trust is "{self.pool.trust}" in a local run, which has no workers and no validators: leave it '
+                "out, or run without --local"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _batch_with_signal_can_be_sampled(self) -> "RunConfig":
         pool, trainer = self.pool, self.trainer
         if trainer.batch_counts == "all":

@@ -1,33 +1,37 @@
-"""Every way of not sampling what one claims to have sampled, by the threat's number, beside its honest twin.
+"""Which check sees what of the ways not to sample: by the threat's number, and row by row.
 
+Whole verdicts are in `test_workers.py`.
 Thresholds are the shipped ones, which let honest bf16 beside float32 pass.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
-import torch
 
+from cheats import (
+    cut_short,
+    likeliest,
+    never_ending,
+    noisy,
+    of_another_sample,
+    picked,
+    steered,
+    teacher_text,
+    with_an_answer_in_front,
+)
 from farflung.model.factory import random_state
-from farflung.model.layout import SequenceLayout
-from farflung.proofs.draws import gumbel_noise, position_keys
 from farflung.proofs.shape import shape_problem
-from farflung.slots.noise import row_keys
 from farflung.validation.proof_checks import activations, draws, logprobs, mean_margin, proof_problem
 from farflung.wire.proof import DEFAULT_RULES
 from farflung.wire.rollout import Rollout
 from farflung.wire.verdict import RejectReason
 from sampled_work import (
     CONFIG,
-    EOS,
     OTHER_SEED,
     PARAMS,
-    RESERVED,
-    SEED,
-    State,
-    bf16,
     decoder_of,
     figures,
     fp8,
@@ -36,63 +40,11 @@ from sampled_work import (
     per_row_int8,
     policy,
     prefilled,
-    requests,
     sampled,
-    verifier,
     without_layer,
 )
 
 LIMITS, WIDE = DEFAULT_RULES.reject, DEFAULT_RULES.slash
-
-
-def noisy(size: float, seed: int = 0) -> State:
-    """The policy with every matrix changed by so much of its standard deviation."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def change(weight: torch.Tensor) -> torch.Tensor:
-        return weight + size * weight.std() * torch.randn(weight.shape, generator=generator)
-
-    return {name: change(weight) if weight.ndim == 2 else weight for name, weight in policy().items()}
-
-
-def teacher_text(row: Rollout) -> list[int]:
-    """What another model drew on this prompt."""
-    (made,) = [
-        each
-        for each in sampled(random_state(CONFIG, 9, std=0.25))
-        if (each.group, each.sample) == (row.group, row.sample)
-    ]
-    return made.tokens.tolist()
-
-
-def greedy_text(row: Rollout) -> list[int]:
-    (made,) = [
-        each
-        for each in sampled(params=replace(PARAMS, temperature=0.0))
-        if (each.group, each.sample) == (row.group, row.sample)
-    ]
-    return made.tokens.tolist()
-
-
-def cut_short(row: Rollout) -> list[int]:
-    return [*row.completion_tokens[:5].tolist(), EOS[0]]
-
-
-def never_ending(row: Rollout) -> list[int]:
-    """Goes on where the end was drawn."""
-    tokens = row.completion_tokens.tolist()
-    while len(tokens) < PARAMS.max_completion_tokens or tokens[-1] == EOS[0]:
-        tokens = [*(token if token != EOS[0] else 40 for token in tokens), 17][: PARAMS.max_completion_tokens]
-    return tokens
-
-
-def with_an_answer_in_front(row: Rollout) -> list[int]:
-    return [10, 11, 12, *row.completion_tokens.tolist()][: PARAMS.max_completion_tokens]
-
-
-def another_sample(row: Rollout) -> list[int]:
-    rows = {(each.group, each.sample): each for each in honest()}
-    return rows[row.group, (row.sample + 1) % 4].completion_tokens.tolist()
 
 
 COMPUTED_OTHERWISE: dict[str, Callable[[], list[Rollout]]] = {
@@ -105,19 +57,19 @@ COMPUTED_OTHERWISE: dict[str, Callable[[], list[Rollout]]] = {
     "w13_own_old_rollouts": lambda: handed_in(sampled(noisy(0.05), draw_seed=OTHER_SEED), draw_seed=OTHER_SEED),
     "w16_constant_states": lambda: [replace(row, proof=b"\x20" * len(row.proof)) for row in honest()],
     "w16_zeros": lambda: [replace(row, proof=bytes(len(row.proof))) for row in honest()],
-    "w16_proof_of_another_row": lambda: [
+    "w16_proof_another_row": lambda: [
         replace(row, proof=(honest()[0].proof * 8)[: len(row.proof)]) if number else row
         for number, row in enumerate(honest())
     ],
 }
 NOT_DRAWN: dict[str, Callable[[], list[Rollout]]] = {
-    "w4_greedy": lambda: prefilled(honest(), greedy_text),
+    "w4_greedy": lambda: prefilled(honest(), lambda row: picked(row, likeliest)),
     "w5_teacher_text": lambda: prefilled(honest(), teacher_text),
     "w6_answer_in_front": lambda: prefilled(honest(), with_an_answer_in_front),
     "w7_cut_short": lambda: prefilled(honest(), cut_short),
     "w8_padded_to_the_limit": lambda: prefilled(honest(), never_ending),
     "w10_another_seed": lambda: prefilled_with(OTHER_SEED),
-    "w10_samples_exchanged": lambda: prefilled(honest(), another_sample),
+    "w10_samples_exchanged": lambda: prefilled(honest(), of_another_sample),
     "temperature_below": lambda: handed_in(sampled(params=replace(PARAMS, temperature=0.8))),
     "temperature_above": lambda: handed_in(sampled(params=replace(PARAMS, temperature=1.25))),
 }
@@ -129,33 +81,15 @@ def prefilled_with(draw_seed: bytes) -> list[Rollout]:
     return prefilled(honest(), lambda row: texts[row.group, row.sample])
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        honest,
-        lambda: handed_in(sampled(max_batch_rows=1)),
-        lambda: handed_in(sampled(max_batch_rows=3)),
-        lambda: handed_in(sampled(asked=requests()[::-1])),
-        lambda: handed_in(sampled(bf16(policy()))),
-        lambda: prefilled(honest(), lambda row: row.completion_tokens.tolist()),
-    ],
-    ids=["itself", "one row at a time", "three rows", "another order", "bf16 weights", "another kernel"],
-)
-def test_honest_work_on_other_hardware_passes(work: Callable[[], list[Rollout]]) -> None:
-    assert proof_problem(figures(work()), LIMITS) is None
+@cache
+def made(name: str) -> tuple[Rollout, ...]:
+    return tuple((COMPUTED_OTHERWISE | NOT_DRAWN)[name]())
 
 
-@pytest.mark.parametrize("cheat", COMPUTED_OTHERWISE.values(), ids=COMPUTED_OTHERWISE.keys())
-def test_what_another_computation_made_is_caught_by_its_states(cheat: Callable[[], list[Rollout]]) -> None:
-    found = proof_problem(figures(cheat()), LIMITS)
-    assert found is not None
-    assert found[0] is RejectReason.ACTIVATIONS
-
-
-@pytest.mark.parametrize("cheat", NOT_DRAWN.values(), ids=NOT_DRAWN.keys())
-def test_what_was_not_drawn_is_caught_by_its_draws_alone(cheat: Callable[[], list[Rollout]]) -> None:
+@pytest.mark.parametrize("cheat", NOT_DRAWN)
+def test_what_was_not_drawn_is_caught_by_its_draws_alone(cheat: str) -> None:
     """The states are true: the text was run through the policy."""
-    measured = figures(cheat())
+    measured = figures(made(cheat))
     assert activations(measured, LIMITS) is None
     assert draws(measured, LIMITS) is not None
 
@@ -163,7 +97,7 @@ def test_what_was_not_drawn_is_caught_by_its_draws_alone(cheat: Callable[[], lis
 @pytest.mark.parametrize("cheat", [*COMPUTED_OTHERWISE, *NOT_DRAWN])
 def test_each_of_them_is_caught_on_every_slot(cheat: str) -> None:
     """Not one of its rows slips through alone, except those that the cheat happened to leave as drawn."""
-    rows = (COMPUTED_OTHERWISE | NOT_DRAWN)[cheat]()
+    rows = made(cheat)
     true = {(row.group, row.sample): row for row in honest()}
     changed = [
         row
@@ -200,7 +134,7 @@ def test_w18_what_is_learned_from_are_the_verifiers_logprobs_in_any_case() -> No
 
 
 @pytest.mark.parametrize("cut", [1, 8, 256])
-def test_w14_w15_a_proof_of_another_length_never_reaches_arithmetic(cut: int) -> None:
+def test_w14_w15_a_proof_another_length_never_reaches_arithmetic(cut: int) -> None:
     row = honest()[0]
     for proof in (row.proof[:-cut], row.proof + b"\0" * cut, b""):
         assert shape_problem("sketch", proof, len(row.completion_tokens)) is not None
@@ -208,28 +142,13 @@ def test_w14_w15_a_proof_of_another_length_never_reaches_arithmetic(cut: int) ->
 
 def test_w17_steering_inside_the_tolerance_is_bounded_by_the_mean() -> None:
     """Wherever another token lies within the largest margin it is taken: not one is too far, all of them are."""
-    rows = prefilled(honest(), lambda row: steered(row, LIMITS.max_margin))
+    rows = prefilled(honest(), lambda row: picked(row, steered(LIMITS.max_margin - 0.01)))
     measured = figures(rows)
     assert max(each.max_margin for each in measured) <= LIMITS.max_margin
     assert mean_margin(measured) > LIMITS.mean_margin
     found = proof_problem(measured, LIMITS)
     assert found is not None
     assert found[0] is RejectReason.DRAWS
-
-
-def steered(row: Rollout, reach: float) -> list[int]:
-    """Token by token the furthest choice within reach of the draw."""
-    keys = position_keys(torch.from_numpy(row_keys(SEED, [(row.group, row.sample)])), torch.arange(64))
-    tokens: list[int] = []
-    for position in range(len(row.completion_tokens)):
-        document = torch.tensor([*row.prompt_tokens.tolist(), *tokens])
-        state = verifier()(document, SequenceLayout.from_lengths([len(document)]))[-1:]
-        scores = state @ verifier().lm_head_weight.T
-        scores[:, list(RESERVED)] = -torch.inf
-        scores = torch.log_softmax(scores, -1) + gumbel_noise(keys[position : position + 1], scores.shape[-1])
-        within = torch.nonzero(scores[0] >= scores.max() - reach + 0.01).squeeze(-1)
-        tokens.append(int(within[scores[0, within].argmin()]))
-    return tokens
 
 
 def test_w3_an_update_far_below_the_noise_passes_and_does_no_harm() -> None:
@@ -249,9 +168,9 @@ def test_between_the_thresholds_nobody_is_slashed() -> None:
 
 @pytest.mark.parametrize("cheat", ["w1_smaller_model", "w1_layer_skipped", "w16_constant_states"])
 def test_plain_fraud_is_beyond_the_wider_thresholds(cheat: str) -> None:
-    assert proof_problem(figures(COMPUTED_OTHERWISE[cheat]()), WIDE) is not None
+    assert proof_problem(figures(made(cheat)), WIDE) is not None
 
 
 @pytest.mark.parametrize("cheat", ["w5_teacher_text", "w7_cut_short", "w10_another_seed"])
 def test_text_that_was_not_drawn_is_beyond_the_wider_thresholds(cheat: str) -> None:
-    assert proof_problem(figures(NOT_DRAWN[cheat]()), WIDE) is not None
+    assert proof_problem(figures(made(cheat)), WIDE) is not None

@@ -80,7 +80,7 @@ def handed_in(made: Sequence[Completion], *, draw_seed: bytes = SEED, scheme: Sc
     return [
         Rollout(
             env="any",
-            task_id="train/0",
+            task_id=f"train/{each.group}",
             group=each.group,
             sample=each.sample,
             prompt_tokens=prompts[each.group],
@@ -96,7 +96,12 @@ def handed_in(made: Sequence[Completion], *, draw_seed: bytes = SEED, scheme: Sc
 
 
 def honest() -> list[Rollout]:
-    return handed_in(sampled())
+    return list(_honest())
+
+
+@cache
+def _honest() -> tuple[Rollout, ...]:
+    return tuple(handed_in(sampled()))
 
 
 def prefilled(rows: Sequence[Rollout], tokens: Callable[[Rollout], Sequence[int]]) -> list[Rollout]:

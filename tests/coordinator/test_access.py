@@ -39,9 +39,11 @@ def test_every_route_that_decides_something_is_for_a_role() -> None:
         ("GET", "/v1/outcomes"),
         ("GET", "/v1/slots/open"),
         ("POST", "/v1/assignments"),
+        ("POST", "/v1/commitments"),
         ("POST", "/v1/finish"),
         ("POST", "/v1/judgements"),
         ("POST", "/v1/publications"),
+        ("POST", "/v1/reveals"),
         ("PUT", "/v1/chunks/{sha256}"),
     }
 

@@ -44,7 +44,10 @@ def test_the_pool_spec_repeats_the_rules() -> None:
     assert (spec.environment, spec.tokenizer_digest) == (environment, sha256_hex(b"t"))
     assert spec.max_outstanding_groups == 160
     assert spec.deterministic_seed is None
-    built = {"max_outstanding_groups", "deterministic", "proof_rules"}
+    assert spec.checks == config.check_rules
+    checks = {"validators_per_submission", "quorum", "forfeit_allowance", "forfeit_share"}
+    audits = {"audit_floor", "audit_stake", "audit_first"}
+    built = {"max_outstanding_groups", "deterministic", "proof_rules", *checks, *audits}
     same = {name: value for name, value in config.model_dump().items() if name not in built}
     assert {name: getattr(spec, name) for name in same} == same
 
@@ -85,3 +88,21 @@ def test_classes_of_budgets_are_those_of_the_environment() -> None:
             PoolConfig(capability_classes={"slow": wrong}).build(environment=offered, **digests)
     with pytest.raises(ValidationError, match="leases do not depend on who asks"):
         PoolConfig(capability_classes={"slow": (3,)}, deterministic=True)
+
+
+@pytest.mark.parametrize(("size", "quorum", "expected"), [(1, None, 1), (2, None, 2), (3, None, 2), (4, 3, 3)])
+def test_a_quorum_is_the_least_majority_unless_a_larger_one_is_asked_for(
+    size: int, quorum: int | None, expected: int
+) -> None:
+    rules = PoolConfig(validators_per_submission=size, quorum=quorum).check_rules
+    assert (rules.validators_per_submission, rules.quorum) == (size, expected)
+
+
+def test_audits_follow_from_the_stake_and_have_a_floor_and_open_pools_have_none() -> None:
+    def rate(**changes: object) -> float:
+        return PoolConfig.model_validate({"trust": "proven", **changes}).check_rules.audit_rate
+
+    assert rate() == 0.01
+    assert rate(audit_stake=10.0) == pytest.approx(0.0263, abs=1e-4)
+    assert rate(audit_floor=0.2, audit_stake=10.0) == 0.2
+    assert rate(trust="open", audit_floor=0.2) == 0.0

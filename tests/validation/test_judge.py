@@ -529,6 +529,7 @@ def test_checks_stand_in_the_order_of_their_reasons_and_none_is_missing() -> Non
         RejectReason.ACTIVATIONS,
         RejectReason.DRAWS,
         RejectReason.LOGPROBS,
+        RejectReason.REGENERATION,
     }
     assert tested == set(RejectReason) - elsewhere
 

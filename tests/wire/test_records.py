@@ -21,6 +21,7 @@ from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Chunk, Manifest, ManifestFile, Publication, TensorEntry, WeightsPatch
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
 from farflung.wire.package import PackagedEnvironment, PackagedFile, PackageManifest
+from farflung.wire.panel import BondForfeit, Commitment, Fault, FaultKind, Reveal, Ringer, RingerKind
 from farflung.wire.pool import EnvironmentSpec, GraderSpec, PoolSpec, Stratum
 from farflung.wire.proof import DEFAULT_RULES, Expected, RolloutFigures
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
@@ -133,6 +134,7 @@ VERDICT = Verdict(
     validator="validator-1",
     outcome=Outcome.ACCEPTED,
     evidence_digest=EVIDENCE.digest(),
+    rewards_digest=EVIDENCE.rewards_digest,
     measured={"reward_mean": 1.0, "staleness": 2.0},
     judged_at_ms=1_750_000_040_000,
     signature="0xsigned",
@@ -229,6 +231,23 @@ PACKAGE = PackageManifest(
         PackagedFile(path="src/count_letters.py", num_bytes=901, sha256=digest("module")),
     ),
 )
+COMMITMENT = Commitment(
+    pool_digest=digest("pool"),
+    submission_digest=SUBMISSION.digest(),
+    validator="validator-1",
+    sealed=digest("vote"),
+    signature="0xsigned",
+)
+FAULT = Fault(
+    pool_digest=digest("pool"),
+    node="validator-1",
+    kind=FaultKind.FALSE_REJECT,
+    slot=12,
+    submission_digest=SUBMISSION.digest(),
+    verdict=VERDICT,
+    contrary=VERDICT,
+    detail="",
+)
 EXAMPLES: tuple[Record, ...] = (
     Message(role="user", content='Sort "3 1 2".\n\u2028\U0001f600'),
     Task(
@@ -246,7 +265,19 @@ EXAMPLES: tuple[Record, ...] = (
     TICKET,
     SUBMISSION,
     RECEIPT,
-    Assignment(submission=SUBMISSION, lease=LEASE),
+    Assignment(submission=SUBMISSION, lease=LEASE, is_sealed=True, audited_rollout=5),
+    POOL.checks,
+    COMMITMENT,
+    Reveal(judgement=Judgement(verdict=VERDICT, evidence=EVIDENCE), salt=digest("salt")),
+    FAULT,
+    BondForfeit(fault=FAULT, at_ms=1_750_000_045_000, signature="0xsigned"),
+    Ringer(
+        kind=RingerKind.TOKENS,
+        validator="validator-1",
+        submission=SUBMISSION,
+        lease=LEASE,
+        source_digest=digest("source"),
+    ),
     *REWARDS[:1],
     EVIDENCE,
     VERDICT,

@@ -30,6 +30,7 @@ from farflung.wire.history import FOLDER, MAX_SEGMENT_BYTES
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.node import Heartbeat, PoolStatus, Role
+from farflung.wire.panel import Commitment, Reveal
 from farflung.wire.pool import PoolSpec
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
 from farflung.wire.verdict import EvidenceBundle, Judgement, Verdict
@@ -178,8 +179,24 @@ class CoordinatorClient:
             held: digests of the submissions that this process still works on. What is assigned to this node and not
                 held is given out again first, so a restarted validator gets its work back at once.
         """
+        return list((await self.work(max_count, wait_s, held)).items)
+
+    async def work(self, max_count: int = 1, wait_s: float = 0.0, held: Collection[str] = ()) -> Assignments:
+        """As `assignments`, with the votes that are to be shown now.
+
+        Args:
+            held: also those that were judged and whose votes are not shown yet.
+        """
         query = {"max_count": str(min(max_count, MAX_ASSIGNMENTS)), "held": ",".join(held)}
-        return list((await self._record(routes.ASSIGN, Assignments, query=query, wait_s=wait_s)).items)
+        return await self._record(routes.ASSIGN, Assignments, query=query, wait_s=wait_s)
+
+    async def seal(self, commitment: Commitment) -> None:
+        """Commit to a vote. The same again is not an error."""
+        await self._empty(routes.SEAL, body=commitment)
+
+    async def show(self, reveal: Reveal) -> None:
+        """Show the vote behind a commitment. The same again is not an error."""
+        await self._empty(routes.SHOW, body=reveal)
 
     async def judge(self, judgement: Judgement) -> None:
         """Record a verdict. The same again is not an error."""

@@ -27,6 +27,8 @@ class Assignments(Record, frozen=True, kw_only=True):
     MAX_BYTES: ClassVar[int] = 4 << 20
 
     items: tuple[Assignment, ...]
+    reveals: tuple[str, ...] = ()
+    """Digests of submissions on which the validator's vote is to be shown now."""
 
 
 class Outcomes(Record, frozen=True, kw_only=True):

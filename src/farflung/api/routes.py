@@ -16,6 +16,7 @@ from farflung.wire.epoch import EpochNotices
 from farflung.wire.lease import Forfeit, Lease, LeaseRequest
 from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.node import Heartbeat, PoolStatus, Role
+from farflung.wire.panel import Commitment, Reveal
 from farflung.wire.pool import PoolSpec
 from farflung.wire.submission import Receipt, Submission, UploadTicket
 from farflung.wire.verdict import Judgement
@@ -74,6 +75,9 @@ SUBMIT = Route(method="POST", path="/v1/submissions", takes=Submission, gives=Re
 ASSIGN = Route(method="POST", path="/v1/assignments", gives=Assignments, roles=_VALIDATOR)
 """Query `max_count`, `held` (digests, comma-separated), `wait_s`."""
 JUDGE = Route(method="POST", path="/v1/judgements", takes=Judgement, roles=_VALIDATOR)
+SEAL = Route(method="POST", path="/v1/commitments", takes=Commitment, roles=_VALIDATOR)
+"""Where several validators judge a submission, in place of `JUDGE`: first this, then `SHOW` when it is asked for."""
+SHOW = Route(method="POST", path="/v1/reveals", takes=Reveal, roles=_VALIDATOR)
 OUTCOMES = Route(method="GET", path="/v1/outcomes", gives=Outcomes, roles=_TRAINER)
 """Query `after`, `limit`, `wait_s`."""
 OPEN_SLOTS = Route(method="GET", path="/v1/slots/open", gives=OpenSlots, roles=_TRAINER)

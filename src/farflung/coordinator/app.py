@@ -12,7 +12,6 @@ from farflung.api.records import (
     MAX_ASSIGNMENTS,
     MAX_LEDGER_KEYS,
     MAX_OUTCOMES,
-    Assignments,
     LedgerIndex,
     Outcomes,
 )
@@ -32,6 +31,7 @@ from farflung.wire.epoch import EpochNotices
 from farflung.wire.lease import Forfeit, LeaseRequest
 from farflung.wire.manifest import Publication
 from farflung.wire.node import Heartbeat, Role
+from farflung.wire.panel import Commitment, Reveal
 from farflung.wire.submission import Submission
 from farflung.wire.verdict import EvidenceBundle, Judgement
 
@@ -69,6 +69,8 @@ def build_app(core: Core, judging: JudgingDesk, gate: Gate, tokens: Mapping[Role
         routes.SUBMIT: workers.submit,
         routes.ASSIGN: validators.assign,
         routes.JUDGE: validators.judge,
+        routes.SEAL: validators.seal,
+        routes.SHOW: validators.show,
         routes.DOWNLOAD: validators.download,
         routes.OUTCOMES: trainers.outcomes,
         routes.OPEN_SLOTS: trainers.open_slots,
@@ -235,8 +237,22 @@ class _Validators:
         caller = callers.required_caller(request, routes.ASSIGN)
         max_count = exchange.whole_number(request, "max_count", 1, least=1, most=MAX_ASSIGNMENTS)
         held = frozenset(request.query.get("held", "").split(","))
-        items = await self._desk.assignments(caller.node, max_count, held, exchange.wait_s(request))
-        return exchange.record_answer(Assignments(items=items))
+        answer = await self._desk.assignments(caller.node, max_count, held, exchange.wait_s(request))
+        return exchange.record_answer(answer)
+
+    async def seal(self, request: web.Request) -> web.StreamResponse:
+        caller = callers.required_caller(request, routes.SEAL)
+        commitment = await exchange.read_record(request, Commitment)
+        callers.check_is_caller(commitment.validator, caller)
+        await self._desk.seal(commitment)
+        return exchange.record_answer(None)
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        caller = callers.required_caller(request, routes.SHOW)
+        reveal = await exchange.read_record(request, Reveal)
+        callers.check_is_caller(reveal.judgement.verdict.validator, caller)
+        await self._desk.show(reveal)
+        return exchange.record_answer(None)
 
     async def judge(self, request: web.Request) -> web.StreamResponse:
         caller = callers.required_caller(request, routes.JUDGE)

@@ -4,7 +4,10 @@ from pydantic import Field, model_validator
 
 from farflung.config.base import Config
 from farflung.errors import UserError
+from farflung.slots.economics import least_rate
+from farflung.wire.check_rules import CheckRules
 from farflung.wire.limits import MAX_ROLLOUTS_PER_FILE
+from farflung.wire.panel import MAX_PANEL
 from farflung.wire.pool import EnvironmentSpec, PoolSpec, Trust
 from farflung.wire.proof import DEFAULT_RULES, ProofRules
 
@@ -50,6 +53,32 @@ class PoolConfig(Config):
     proof_rules: str = Field(
         "", description="Thresholds of a proven pool: a file of `farflung calibrate`; empty = the shipped ones."
     )
+    validators_per_submission: int = Field(
+        1, ge=1, le=MAX_PANEL, description="Validators drawn for each submission; 1 = whoever asks first judges alone."
+    )
+    quorum: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_PANEL,
+        description="How many of them have to agree; unset = the least that is more than half.",
+    )
+    audit_floor: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="Least share of submissions of a proven pool that are sampled and graded again.",
+    )
+    audit_stake: float = Field(
+        100.0,
+        ge=0,
+        description="What a caught node loses, in what cheating saves on one submission; gives the share above the "
+        "floor.",
+    )
+    audit_first: int = Field(4, ge=0, description="Submissions of a new node that are all sampled and graded again.")
+    forfeit_allowance: int = Field(
+        8, ge=0, description="Leases that a node may give back or let expire beside forfeit_share of all that it had."
+    )
+    forfeit_share: float = Field(0.1, ge=0, le=1, description="Of its leases; one more is recorded as a fault.")
     deterministic: bool = Field(
         False,
         description="Every batch follows from run.seed alone, whoever works and whatever is killed; workers wait more. "
@@ -88,6 +117,34 @@ class PoolConfig(Config):
                 "one of them out"
             )
         return self
+
+    @model_validator(mode="after")
+    def _quorum_is_a_majority(self) -> "PoolConfig":
+        size = self.validators_per_submission
+        if self.quorum is not None and not size < 2 * self.quorum <= 2 * size:
+            raise ValueError(
+                f"quorum is {self.quorum} with validators_per_submission {size}: it must be more than half of them; "
+                "leave it out for the least that is"
+            )
+        if self.deterministic and size > 1:
+            raise ValueError(
+                f"validators_per_submission is {size} and deterministic is true: there, one validator judges; leave "
+                "one of them out"
+            )
+        return self
+
+    @property
+    def check_rules(self) -> CheckRules:
+        """With the rate of audits that follows from the stake (`slots.economics`); nothing is audited in open pools."""
+        is_open, size = self.trust == "open", self.validators_per_submission
+        return CheckRules(
+            validators_per_submission=size,
+            quorum=size // 2 + 1 if self.quorum is None else self.quorum,
+            audit_rate=0.0 if is_open else max(self.audit_floor, least_rate(self.audit_stake)),
+            audit_first=0 if is_open else self.audit_first,
+            forfeit_allowance=self.forfeit_allowance,
+            forfeit_share=self.forfeit_share,
+        )
 
     @model_validator(mode="after")
     def _file_holds_a_slot(self) -> "PoolConfig":
@@ -174,6 +231,7 @@ class PoolConfig(Config):
             max_file_bytes=self.max_file_bytes,
             max_abs_reward=self.max_abs_reward,
             proofs=None if self.trust == "open" else proofs,
+            checks=self.check_rules,
             capability_classes=self._classes_of(environment),
             deterministic_seed=seed if self.deterministic else None,
         )

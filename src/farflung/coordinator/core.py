@@ -170,6 +170,8 @@ class Core:
             yield self.ticket(slot.lease).key
         if slot.submission is not None:
             yield slot.submission.file_key
+        for vote in () if slot.panel is None else slot.panel.votes.values():
+            yield evidence_key(vote.evidence_digest)
         if slot.verdict is not None:
             yield evidence_key(slot.verdict.evidence_digest)
 

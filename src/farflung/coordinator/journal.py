@@ -54,6 +54,13 @@ SlotEvent = (
     | events.Submitted
     | events.VerdictRecorded
     | events.JudgingLapsed
+    | events.PanelDrawn
+    | events.VoteSealed
+    | events.VotesOpened
+    | events.VoteShown
+    | events.PanelFailed
+    | events.FaultRecorded
+    | events.BondForfeited
     | events.SlotClosed
 )
 JournalRecord = PoolOpened | Published | Snapshot | EpochBegan | SlotEvent
@@ -69,6 +76,13 @@ _KINDS: Mapping[str, type[JournalRecord]] = {
     "submitted": events.Submitted,
     "verdict_recorded": events.VerdictRecorded,
     "judging_lapsed": events.JudgingLapsed,
+    "panel_drawn": events.PanelDrawn,
+    "vote_sealed": events.VoteSealed,
+    "votes_opened": events.VotesOpened,
+    "vote_shown": events.VoteShown,
+    "panel_failed": events.PanelFailed,
+    "fault_recorded": events.FaultRecorded,
+    "bond_forfeited": events.BondForfeited,
     "slot_closed": events.SlotClosed,
 }
 _KIND_OF = {record_type: kind for kind, record_type in _KINDS.items()}

@@ -1,17 +1,25 @@
-"""The validators' desk: submissions out, verdicts in."""
+"""The validators' desk: submissions out, verdicts in.
+
+Who judges alone is whoever asks first (`coordinator.assignments`); where several judge, they are drawn
+(`coordinator.panels`).
+"""
 
 import sys
 from collections.abc import Collection
 
 from farflung.api.errors import RefusalReason, Refused
+from farflung.api.records import Assignments
 from farflung.coordinator.assignments import AssignmentBook
 from farflung.coordinator.core import Core
+from farflung.coordinator.panels import Found, PanelDesk
 from farflung.coordinator.signals import Topic
 from farflung.slots.events import JudgingLapsed, VerdictRecorded
 from farflung.slots.lifecycle import Slot
+from farflung.slots.sampling import audited_rollout
 from farflung.wire.node import Role
+from farflung.wire.panel import Commitment, Reveal
 from farflung.wire.submission import Assignment
-from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, SlotState
+from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, SlotState, Verdict
 
 
 class JudgingDesk:
@@ -20,15 +28,19 @@ class JudgingDesk:
         # In deterministic mode a submission is offered until it is judged: nothing is set aside.
         max_judgings = sys.maxsize if core.state.rules.is_deterministic else core.config.max_judgings
         self._book = AssignmentBook(judge_ms=round(core.config.judge_s * 1000), max_judgings=max_judgings)
+        self._panels = PanelDesk(core) if core.state.rules.checks.validators_per_submission > 1 else None
 
-    async def assignments(
-        self, node: str, max_count: int, held: Collection[str], wait_s: float
-    ) -> tuple[Assignment, ...]:
+    async def assignments(self, node: str, max_count: int, held: Collection[str], wait_s: float) -> Assignments:
         """Work for a validator, as soon as there is some."""
 
-        def find() -> list[Slot] | None:
+        def find() -> Found | None:
+            if node in self._core.state.ledger.standings.lost_bonds:
+                return None
+            if self._panels is not None:
+                found = self._panels.find(node, held, max_count)
+                return found if found.slots or found.reveals else None
             now_ms = self._core.now_ms()
-            found = self._book.assign(
+            given = self._book.assign(
                 self._core.table.waiting(),
                 node,
                 held=held,
@@ -36,19 +48,46 @@ class JudgingDesk:
                 alive_validators=self._core.nodes.alive_validators(now_ms),
                 now_ms=now_ms,
             )
-            return found or None
+            return Found(slots=given, reveals=()) if given else None
 
-        slots = await self._core.poll(Topic.JUDGING, find, wait_s) or []
-        return tuple(
-            Assignment(submission=slot.submission, lease=slot.lease) for slot in slots if slot.submission is not None
-        )
+        found = await self._core.poll(Topic.JUDGING, find, wait_s)
+        if found is None:
+            return Assignments(items=())
+        return Assignments(items=tuple(map(self._assignment, found.slots)), reveals=found.reveals)
+
+    async def seal(self, commitment: Commitment) -> None:
+        """A validator has judged, and keeps its vote to itself for now."""
+        if commitment.pool_digest != self._core.state.pool_digest:
+            raise Refused(RefusalReason.WRONG_POOL, f"the commitment is for pool {commitment.pool_digest}")
+        self._core.check_signed(commitment, commitment.validator)
+        slot = self._slot(commitment.submission_digest)
+        if slot.state is SlotState.SUBMITTED:
+            self._required_panels().seal(slot, commitment)
+        await self._core.committed()
+
+    async def show(self, reveal: Reveal) -> None:
+        """The vote behind a commitment; on a slot that ended meanwhile it changes nothing."""
+        judgement = reveal.judgement
+        verdict = judgement.verdict
+        self._check_verdict(verdict)
+        slot = self._slot(verdict.submission_digest)
+        if slot.state is SlotState.SUBMITTED:
+            if verdict.rewards_digest != judgement.evidence.rewards_digest:
+                raise Refused(RefusalReason.BAD_REQUEST, "a vote is about outcome and rewards: rewards_digest is wrong")
+            if verdict.outcome is Outcome.ACCEPTED:
+                self._check_rewards(judgement.evidence)
+            await self._core.files.put_evidence(judgement.evidence)
+            slot = self._slot(verdict.submission_digest)
+        if slot.state is SlotState.SUBMITTED:
+            self._required_panels().show(slot, verdict, reveal.salt)
+        await self._core.committed()
 
     async def judge(self, judgement: Judgement) -> None:
         """From whoever holds the assignment; a verdict on a slot that ended meanwhile changes nothing."""
         verdict = judgement.verdict
-        if verdict.pool_digest != self._core.state.pool_digest:
-            raise Refused(RefusalReason.WRONG_POOL, f"the verdict is for pool {verdict.pool_digest}")
-        self._core.check_signed(verdict, verdict.validator)
+        self._check_verdict(verdict)
+        if self._panels is not None:
+            raise Refused(RefusalReason.NOT_ASSIGNED, "several validators judge here: commit first, then show the vote")
         slot = self._slot(verdict.submission_digest)
         if slot.state is SlotState.SUBMITTED:
             self._check_holds(slot, verdict.validator)
@@ -64,12 +103,41 @@ class JudgingDesk:
 
     def take_back_overdue(self) -> None:
         """Give to others what a validator did not judge in time, or died with."""
+        if self._panels is not None:
+            self._panels.step_due()
+            return
         now_ms = self._core.now_ms()
         silent = self._core.nodes.silent(Role.VALIDATOR, self._book.validators(), now_ms)
         for overdue in self._book.lapsed(self._core.table.waiting(), silent, now_ms):
             self._core.step(JudgingLapsed(slot=overdue.slot, validator=overdue.validator))
         if silent:
             self._core.switchboard.ring(Topic.JUDGING)
+
+    def _assignment(self, slot: Slot) -> Assignment:
+        submission = slot.submission
+        assert submission is not None, "it is submitted"
+        return Assignment(
+            submission=submission,
+            lease=slot.lease,
+            is_sealed=self._panels is not None,
+            audited_rollout=audited_rollout(
+                self._core.state.epochs.of_slot(slot.slot).secret,
+                submission.digest(),
+                num_accepted_before=slot.num_accepted_before,
+                num_rollouts=submission.num_rollouts,
+                rules=self._core.state.rules.checks,
+            ),
+        )
+
+    def _required_panels(self) -> PanelDesk:
+        if self._panels is None:
+            raise Refused(RefusalReason.NOT_ASSIGNED, "one validator judges here: there is nothing to commit to")
+        return self._panels
+
+    def _check_verdict(self, verdict: Verdict) -> None:
+        if verdict.pool_digest != self._core.state.pool_digest:
+            raise Refused(RefusalReason.WRONG_POOL, f"the verdict is for pool {verdict.pool_digest}")
+        self._core.check_signed(verdict, verdict.validator)
 
     def _slot(self, submission_digest: str) -> Slot:
         slot = self._core.table.submission(submission_digest)

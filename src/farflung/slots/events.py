@@ -7,6 +7,7 @@ module does not know which facts are possible when (`slots.lifecycle`).
 from farflung.wire.batch import BatchRecord
 from farflung.wire.canonical import Record
 from farflung.wire.lease import Lease
+from farflung.wire.panel import BondForfeit, Commitment, Fault
 from farflung.wire.submission import Receipt, Submission
 from farflung.wire.verdict import Verdict
 
@@ -67,6 +68,61 @@ class JudgingLapsed(Record, frozen=True, kw_only=True):
     validator: str
 
 
+class PanelDrawn(Record, frozen=True, kw_only=True):
+    """These validators judge the submission (`slots.panel.draw_panel`)."""
+
+    slot: int
+    at_ms: int
+    round_number: int
+    candidates: tuple[str, ...]
+    """Whom the draw was among: validators that were there, in order of name."""
+    members: tuple[str, ...]
+    commit_by_ms: int
+
+
+class VoteSealed(Record, frozen=True, kw_only=True):
+    """A validator has judged, and nobody knows how."""
+
+    slot: int
+    commitment: Commitment
+
+
+class VotesOpened(Record, frozen=True, kw_only=True):
+    """All have committed, or the time for it is over: votes are shown now."""
+
+    slot: int
+    at_ms: int
+    reveal_by_ms: int
+
+
+class VoteShown(Record, frozen=True, kw_only=True):
+    """The vote behind a commitment."""
+
+    slot: int
+    verdict: Verdict
+    salt: str
+
+
+class PanelFailed(Record, frozen=True, kw_only=True):
+    """No quorum in this round; another one follows, or the slot is closed."""
+
+    slot: int
+    at_ms: int
+
+
+class FaultRecorded(Record, frozen=True, kw_only=True):
+    """Something that a node did, and that costs no bond."""
+
+    fault: Fault
+    at_ms: int
+
+
+class BondForfeited(Record, frozen=True, kw_only=True):
+    """A validator lost its bond. It is given nothing to judge any more."""
+
+    forfeit: BondForfeit
+
+
 class SlotClosed(Record, frozen=True, kw_only=True):
     """Nobody will take this vacant slot any more, or nobody was able to judge this submission."""
 
@@ -83,5 +139,14 @@ Event = (
     | Submitted
     | VerdictRecorded
     | JudgingLapsed
+    | PanelDrawn
+    | VoteSealed
+    | VotesOpened
+    | VoteShown
+    | PanelFailed
+    | FaultRecorded
+    | BondForfeited
     | SlotClosed
 )
+PanelEvent = PanelDrawn | VoteSealed | VotesOpened | VoteShown | PanelFailed
+"""Of pools in which several validators judge a submission."""

@@ -68,9 +68,15 @@ def due_events(
         *(
             SlotClosed(slot=slot.slot, reason=RejectReason.VALIDATOR_FAULT)
             for slot in table.waiting()
-            if len(slot.failed_validators) >= max_judgings
+            if _num_failures(slot, table) >= max_judgings
         ),
     ]
+
+
+def _num_failures(slot: Slot, table: SlotTable) -> int:
+    """Attempts to judge it that came to nothing."""
+    is_alone = table.rules.checks.validators_per_submission == 1
+    return len(slot.failed_validators) if is_alone else slot.num_failed_panels
 
 
 def _ended_leases(table: SlotTable, silent_nodes: Collection[str], now_ms: int) -> list[LeaseExpired]:

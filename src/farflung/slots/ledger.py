@@ -17,13 +17,17 @@ events time brings, is decided beside it (`slots.grants`).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from farflung.slots import events
 from farflung.slots.events import Event
-from farflung.slots.lifecycle import Slot, check_transition
+from farflung.slots.lifecycle import IllegalEvent, Slot, check_transition
+from farflung.slots.standing import Standings, StandingsState
 from farflung.slots.steps import changes
 from farflung.slots.table import SlotTable, TableState
 from farflung.slots.tally import NOT_JUDGED, WITHOUT_GRADIENT, Tally
 from farflung.wire.canonical import Record
+from farflung.wire.panel import FaultKind
 from farflung.wire.pool import PoolSpec
 from farflung.wire.verdict import GRADING_FAULT, RejectReason, SlotState
 
@@ -72,6 +76,7 @@ class LedgerState(Record, frozen=True, kw_only=True):
 
     table: TableState = TableState()
     tally: Tally = Tally()
+    standings: StandingsState = StandingsState()
 
 
 class Ledger:
@@ -91,10 +96,11 @@ class Ledger:
         self._max_done_slots = max_done_slots
         self.table = SlotTable(rules, state.table)
         self.tally = state.tally
+        self.standings = Standings(state.standings)
 
     @property
     def state(self) -> LedgerState:
-        return LedgerState(table=self.table.state, tally=self.tally)
+        return LedgerState(table=self.table.state, tally=self.tally, standings=self.standings.state)
 
     def apply(self, event: Event) -> list[Instruction]:
         """Take one event.
@@ -103,6 +109,10 @@ class Ledger:
             IllegalEvent: it cannot happen now; nothing was changed.
         """
         changed = changes(self.table, event)
+        self._check_fault(event)
+        if isinstance(event, events.Submitted):
+            before_it = self.standings.of(event.submission.node).num_accepted
+            changed = [replace(slot, num_accepted_before=before_it) for slot in changed]
         befores = [self.table.slot(slot.slot) for slot in changed]
         for before, after in zip(befores, changed, strict=True):
             check_transition(before.state if before else None, type(event), after.state)
@@ -113,6 +123,9 @@ class Ledger:
         for before, after in zip(befores, changed, strict=True):
             self.table.put(after)
             self._count(before, after)
+            self._note_standing(before, after)
+        if isinstance(event, events.BondForfeited):
+            self.standings.lost_bonds[event.forfeit.fault.node] = event.forfeit.fault.digest()
         if isinstance(event, events.VerdictRecorded):
             self._count_grading_faults(event)
         if isinstance(event, events.BatchRecorded):
@@ -137,6 +150,27 @@ class Ledger:
             self.tally = self.tally.with_drop(after.reason, num_groups)
         elif after.submission is not None:
             self.tally = self.tally.with_tokens(accepted=after.submission.num_tokens)
+
+    def _check_fault(self, event: Event) -> None:
+        """Raises `IllegalEvent` for what cannot be recorded against a node."""
+        match event:
+            case events.BondForfeited(forfeit=forfeit) if forfeit.fault.node in self.standings.lost_bonds:
+                raise IllegalEvent(f"{forfeit.fault.node} has lost its bond already")
+            case events.FaultRecorded(fault=fault) if fault.kind is FaultKind.TOO_MANY_FORFEITS:
+                if not self.standings.of(fault.node).is_over_budget(self.rules.checks):
+                    raise IllegalEvent(f"{fault.node} is within its budget of forfeits")
+            case _:
+                pass
+
+    def _note_standing(self, before: Slot | None, after: Slot) -> None:
+        """Enter what happened to one slot into what is known of its node."""
+        node = after.lease.node
+        if after.state is SlotState.LEASED:
+            self.standings.leased(node)
+        elif before is not None and before.state is SlotState.LEASED and after.submission is None:
+            self.standings.lost(node)
+        elif after.state is SlotState.ACCEPTED and not after.is_spent:
+            self.standings.accepted(node)
 
     def _count_grading_faults(self, event: events.VerdictRecorded) -> None:
         """Enter what a validator says that it could not grade, or could not judge at all."""

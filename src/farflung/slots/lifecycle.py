@@ -11,6 +11,7 @@
              SUBMITTED -------------------------------------------------------> ACCEPTED / REJECTED / EXPIRED
                  |   ^  |                                                        |
                  |   '--' VerdictRecorded (unjudged), JudgingLapsed               '-- BatchRecorded: consumed or dropped
+                 |        PanelDrawn, VoteSealed, VotesOpened, VoteShown, PanelFailed: see `slots.panel`
                  '-- SlotClosed (judged too often), VersionPublished (out of the window) --> EXPIRED
 
 In deterministic mode (`slots.deterministic`) a verdict that does not accept makes the slot VACANT again, there is no
@@ -22,9 +23,10 @@ This module knows one slot at a time; which node gets what, and how many slots t
 
 from collections.abc import Mapping
 
-from farflung.errors import OurFault
 from farflung.slots import events
 from farflung.slots.events import Event
+from farflung.slots.illegal import IllegalEvent as IllegalEvent
+from farflung.slots.panel import Panel
 from farflung.wire.canonical import Record
 from farflung.wire.lease import Lease
 from farflung.wire.submission import Receipt, Submission
@@ -47,6 +49,11 @@ TRANSITIONS: Mapping[SlotState | None, Mapping[type[Event], frozenset[SlotState]
             {SlotState.SUBMITTED, SlotState.ACCEPTED, SlotState.REJECTED, SlotState.EXPIRED, SlotState.VACANT}
         ),
         events.JudgingLapsed: frozenset({SlotState.SUBMITTED}),
+        events.PanelDrawn: frozenset({SlotState.SUBMITTED}),
+        events.VoteSealed: frozenset({SlotState.SUBMITTED}),
+        events.VotesOpened: frozenset({SlotState.SUBMITTED}),
+        events.VoteShown: frozenset({SlotState.SUBMITTED}),
+        events.PanelFailed: frozenset({SlotState.SUBMITTED}),
         events.SlotClosed: frozenset({SlotState.EXPIRED}),
         events.VersionPublished: frozenset({SlotState.EXPIRED}),
     },
@@ -59,10 +66,6 @@ TRANSITIONS: Mapping[SlotState | None, Mapping[type[Event], frozenset[SlotState]
     SlotState.FORFEITED: {},
 }
 """State (None = the slot does not exist) -> event -> states that it may lead to."""
-
-
-class IllegalEvent(OurFault):
-    """The event cannot happen to this slot now. Nothing was changed; whoever decided on the event has a bug."""
 
 
 class Slot(Record, frozen=True, kw_only=True):
@@ -79,8 +82,13 @@ class Slot(Record, frozen=True, kw_only=True):
     vacant_since_ms: int = 0
     submission: Submission | None = None
     receipt: Receipt | None = None
+    num_accepted_before: int = 0
+    """Submissions of its node that were accepted before this one was handed in."""
     failed_validators: tuple[str, ...] = ()
     """One entry per attempt to judge that came to nothing."""
+    panel: Panel | None = None
+    """The validators that judge it now, in pools where several do."""
+    num_failed_panels: int = 0
     verdict: Verdict | None = None
     reason: str = ""
     """Why it ended as it did, unless accepted; why it is vacant, before."""

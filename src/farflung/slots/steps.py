@@ -11,10 +11,13 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from farflung.slots import events
-from farflung.slots.events import Event
+from farflung.slots import panel as panels
+from farflung.slots.events import Event, PanelEvent
 from farflung.slots.lifecycle import IllegalEvent, Slot, check_transition
+from farflung.slots.panel import Panel
 from farflung.slots.table import SlotTable
 from farflung.wire.batch import BatchRecord
+from farflung.wire.check_rules import CheckRules
 from farflung.wire.verdict import Outcome, RejectReason, SlotState
 
 STALE = "stale"
@@ -58,6 +61,12 @@ def changes(table: SlotTable, event: Event) -> Sequence[Slot]:
             return [_judged(table, event)]
         case events.JudgingLapsed():
             return [_failed(_existing(table, event, event.slot), event.validator)]
+        case (
+            events.PanelDrawn() | events.VoteSealed() | events.VotesOpened() | events.VoteShown() | events.PanelFailed()
+        ):
+            return [_voted(table, event)]
+        case events.FaultRecorded() | events.BondForfeited():
+            return []
         case events.SlotClosed():
             return [_closed(_existing(table, event, event.slot), event.reason)]
         case _:
@@ -182,6 +191,11 @@ def _judged(table: SlotTable, event: events.VerdictRecorded) -> Slot:
     slot, verdict = _existing(table, event, event.slot), event.verdict
     if slot.submission is None or verdict.submission_digest != slot.submission.digest():
         raise IllegalEvent(f"slot {slot.slot}: verdict on submission {verdict.submission_digest}")
+    if table.rules.checks.validators_per_submission > 1:
+        decided = None if slot.panel is None else panels.decision(slot.panel, table.rules.checks.quorum)
+        if decided != verdict:
+            raise IllegalEvent(f"slot {slot.slot}: this is not what a quorum of its validators agrees on")
+        slot = replace(slot, panel=None)
     is_sampled_again = table.rules.is_deterministic and verdict.reason not in (None, RejectReason.VALIDATOR_FAULT)
     if verdict.outcome is Outcome.UNJUDGED and not is_sampled_again:
         return _failed(slot, verdict.validator)
@@ -199,6 +213,52 @@ def _judged(table: SlotTable, event: events.VerdictRecorded) -> Slot:
     return replace(slot, state=STATE_AFTER[verdict.outcome], verdict=verdict, reason=verdict.reason or "")
 
 
+def _voted(table: SlotTable, event: PanelEvent) -> Slot:
+    """What several validators do, one after another."""
+    slot = _existing(table, event, event.slot)
+    if isinstance(event, events.PanelDrawn):
+        return replace(slot, panel=_drawn(slot, event, table.rules.checks))
+    if slot.panel is None:
+        raise IllegalEvent(f"{type(event).__name__} on slot {slot.slot}, for which no validators were drawn")
+    match event:
+        case events.VoteSealed(commitment=commitment):
+            return replace(slot, panel=panels.committed(slot.panel, commitment))
+        case events.VotesOpened(reveal_by_ms=reveal_by_ms):
+            return replace(slot, panel=panels.opened(slot.panel, reveal_by_ms))
+        case events.VoteShown(verdict=verdict, salt=salt):
+            return replace(slot, panel=panels.revealed(slot.panel, verdict, salt))
+        case events.PanelFailed():
+            if panels.decision(slot.panel, table.rules.checks.quorum) is not None:
+                raise IllegalEvent(f"slot {slot.slot}: its validators agree")
+            tried = (*slot.failed_validators, *slot.panel.members)
+            return replace(
+                slot,
+                panel=None,
+                num_failed_panels=slot.num_failed_panels + 1,
+                failed_validators=tried[-MAX_FAILED_VALIDATORS:],
+            )
+        case _:
+            assert_never(event)
+
+
+def _drawn(slot: Slot, event: events.PanelDrawn, rules: CheckRules) -> Panel:
+    """Whether the draw is right only those can tell who know the secret (`slots.panel_audit`)."""
+    size = min(rules.validators_per_submission, len(event.candidates))
+    if slot.panel is not None or event.round_number != slot.num_failed_panels:
+        raise IllegalEvent(f"slot {slot.slot}: round {event.round_number} is drawn while another one runs")
+    if rules.validators_per_submission == 1 or len(event.members) != size or size < rules.quorum:
+        raise IllegalEvent(f"slot {slot.slot}: {len(event.members)} of {len(event.candidates)} validators drawn")
+    if slot.lease.node in event.members or not set(event.members) <= set(event.candidates):
+        raise IllegalEvent(f"slot {slot.slot}: {event.members} were drawn, who may not judge it")
+    assert slot.submission is not None, "it is submitted"
+    return Panel(
+        submission_digest=slot.submission.digest(),
+        round_number=event.round_number,
+        members=event.members,
+        commit_by_ms=event.commit_by_ms,
+    )
+
+
 def _failed(slot: Slot, validator: str) -> Slot:
     return replace(slot, failed_validators=(*slot.failed_validators, validator)[-MAX_FAILED_VALIDATORS:])
 
@@ -206,7 +266,7 @@ def _failed(slot: Slot, validator: str) -> Slot:
 def _closed(slot: Slot, reason: str) -> Slot:
     """A vacant or submitted slot that ends without a verdict."""
     state = SlotState.FORFEITED if slot.submission is None and slot.was_forfeited else SlotState.EXPIRED
-    return replace(slot, state=state, reason=reason)
+    return replace(slot, state=state, reason=reason, panel=None)
 
 
 def _standing(slot: Slot | None) -> str:

@@ -19,6 +19,7 @@ from farflung.wire.proof import RolloutFigures
 from farflung.wire.rollout import Rollout
 from farflung.wire.rollout_file import read_rollouts
 from farflung.wire.submission import Submission
+from farflung.wire.verdict import SLASHABLE as SLASHABLE
 from farflung.wire.verdict import EvidenceBundle, Judgement, Outcome, RejectReason, RewardResult, Verdict
 
 GradeAll = Callable[[Sequence[Rollout]], Sequence[RewardResult]]
@@ -27,8 +28,6 @@ GradeAll = Callable[[Sequence[Rollout]], Sequence[RewardResult]]
 Examine = Callable[[Case], Sequence[RolloutFigures]]
 """What the validator's own model says of the rollouts, one per rollout and in their order."""
 
-SLASHABLE = "proof/slashable"
-"""Among the measured: 1 if the figures are beyond what any honest machine gives, 0 if another should look again."""
 MAX_DETAIL_CHARS = 1000
 
 
@@ -157,6 +156,7 @@ def _judgement(
         outcome=outcome,
         reason=reason,
         evidence_digest=bundle.digest(),
+        rewards_digest=bundle.rewards_digest if outcome is Outcome.ACCEPTED else "",
         measured=measured,
         judged_at_ms=now_ms,
     )

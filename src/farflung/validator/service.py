@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from farflung.validator.config import ValidatorConfig
 from farflung.validator.evidence import POLICY_FILES, own_fault
 from farflung.validator.fault_watch import FaultWatch
 from farflung.validator.judging_process import JudgingProcess
+from farflung.validator.votes import SealedVotes
 from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
 from farflung.wire.submission import Assignment
@@ -117,6 +119,7 @@ class Validator:
         self._spent = spent
         self._faults = FaultWatch(pool.environment.name)
         self._recomputing: Recomputing | None = None
+        self._votes = SealedVotes(key, signs=pool.trust != "open")
 
     async def run(self) -> None:
         judging = await self._first_policy()
@@ -124,11 +127,14 @@ class Validator:
             await self._in_thread(judging.start)
             while not self._client.is_finished:
                 with self._activity.waiting("submissions"):
-                    assignments = await self._patience(
-                        lambda: self._client.assignments(self._config.max_assignments, wait_s=self._config.poll_s)
+                    work = await self._patience(
+                        lambda: self._client.work(
+                            self._config.max_assignments, wait_s=self._config.poll_s, held=self._votes.held
+                        )
                     )
+                await self._show(work.reveals)
                 with self._activity.busy("judging"):
-                    await self._judge_all(judging, assignments)
+                    await self._judge_all(judging, work.items)
         finally:
             judging.close()
 
@@ -219,14 +225,30 @@ class Validator:
         submission = assignment.submission
         if self._pool.trust != "open":
             judgement = replace(judgement, verdict=sign(judgement.verdict, self._key))
+        commitment = self._votes.sealed(judgement) if assignment.is_sealed else None
         try:
-            await self._patience(lambda: self._client.judge(judgement))
+            await self._patience(
+                lambda: self._client.judge(judgement) if commitment is None else self._client.seal(commitment)
+            )
         except Refused as refusal:
             logger.warning("verdict on slot %d came too late: %s", submission.slot, refusal)
+            self._votes.forget(submission.digest())
             return
         self._vitals.add_tokens(submission.num_tokens)
         if judgement.verdict.outcome is not Outcome.ACCEPTED:
             logger.info("slot %d: %s %s", submission.slot, judgement.verdict.outcome, judgement.evidence.detail)
+
+    async def _show(self, digests: Sequence[str]) -> None:
+        """Votes that all validators of a submission have committed to."""
+        for digest in digests:
+            reveal = self._votes.shown(digest)
+            if reveal is None:
+                continue
+            try:
+                await self._patience(partial(self._client.show, reveal))
+            except Refused as refusal:
+                logger.warning("vote on submission %s came too late: %s", digest, refusal)
+            self._votes.forget(digest)
 
     async def _download(self, assignment: Assignment) -> bytes | None:
         try:

@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 from farflung.wire.canonical import MAX_EXACT_JSON_INT, Record
+from farflung.wire.check_rules import CheckRules
 from farflung.wire.invariants import (
     require_addresses,
     require_counts,
@@ -161,6 +162,7 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     """Largest size of a reward or a part of one; a larger one is a fault of the environment and counts as no grade."""
     proofs: ProofRules | None = None
     """What submissions are to carry; None in open pools alone."""
+    checks: CheckRules = CheckRules()
     capability_classes: dict[str, tuple[int, ...]] = {}
     """Class -> thinking budgets that leases for it may ask for, some of `environment.target_lengths`."""
     deterministic_seed: int | None = None
@@ -197,6 +199,8 @@ class PoolSpec(Record, frozen=True, kw_only=True):
         require_classes(self.capability_classes, self.environment.target_lengths)
         if self.capability_classes and self.is_deterministic:
             raise ValueError("a deterministic pool has no capability classes: its leases do not depend on who asks")
+        if self.is_deterministic and self.checks.validators_per_submission > 1:
+            raise ValueError("a deterministic pool has one validator for each submission")
         require_counts(max_staleness=self.max_staleness, deterministic_seed=self.deterministic_seed or 0)
         require_counts(
             at_least=1,

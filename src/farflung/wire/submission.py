@@ -78,3 +78,7 @@ class Assignment(Record, frozen=True, kw_only=True):
 
     submission: Submission
     lease: Lease
+    is_sealed: bool = False
+    """Others judge it too: commit to the verdict first, and show it when asked to (`wire.panel`)."""
+    audited_rollout: int | None = None
+    """Position of the rollout to sample again from its draw seed, while all are graded twice; None = no such audit."""

@@ -4,12 +4,14 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import ClassVar
 
-from farflung.wire.canonical import Record
+from farflung.wire.canonical import Record, canonical_json, tagged_digest
 from farflung.wire.invariants import require_counts, require_digests, require_finite, require_names
 from farflung.wire.proof import RolloutFigures
 
 GRADING_FAULT = "grading_fault/"
 """Names in `Verdict.measured` that start so count completions which could not be graded, by what went wrong."""
+SLASHABLE = "proof/slashable"
+"""In `Verdict.measured`: 1 if the figures are beyond what any honest machine gives, 0 if another should look again."""
 
 
 class Blame(StrEnum):
@@ -56,6 +58,8 @@ class RejectReason(StrEnum):
     ACTIVATIONS = "activations"
     DRAWS = "draws"
     LOGPROBS = "logprobs"
+    REGENERATION = "regeneration"
+    """Sampled again from its draw seed, it becomes another text, and not for want of digits."""
     VALIDATOR_FAULT = "validator_fault"
 
     @property
@@ -120,6 +124,14 @@ class EvidenceBundle(Record, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         require_digests(submission_digest=self.submission_digest)
 
+    @property
+    def rewards_digest(self) -> str:
+        """What validators have to agree on: the worth of each rollout and of its turns; empty without rewards."""
+        if not self.rewards:
+            return ""
+        worth = [[each.group, each.sample, each.reward, each.correct, *each.turn_rewards] for each in self.rewards]
+        return tagged_digest("farflung/rewards/1", canonical_json(worth))
+
 
 class Verdict(Record, frozen=True, kw_only=True):
     """A function of bytes, evidence and rules."""
@@ -133,6 +145,8 @@ class Verdict(Record, frozen=True, kw_only=True):
     outcome: Outcome
     reason: RejectReason | None = None
     evidence_digest: str
+    rewards_digest: str = ""
+    """`EvidenceBundle.rewards_digest`; empty unless accepted."""
     measured: dict[str, float] = {}
     judged_at_ms: int
     signature: str = ""
@@ -166,6 +180,8 @@ class Judgement(Record, frozen=True, kw_only=True):
             )
         if self.verdict.evidence_digest != self.evidence.digest():
             raise ValueError(f"the verdict rests on evidence {self.verdict.evidence_digest}, not on this")
+        if self.verdict.rewards_digest not in ("", self.evidence.rewards_digest):
+            raise ValueError(f"the verdict is about rewards {self.verdict.rewards_digest}, not about these")
 
 
 class SlotState(StrEnum):

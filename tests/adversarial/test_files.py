@@ -5,7 +5,7 @@ footer tells enough. More of them, footers that lie among them, are in `tests/wi
 """
 
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -109,7 +109,7 @@ DECODED: dict[str, tuple[Callable[[], bytes], RejectReason]] = {
 
 
 @pytest.fixture
-def undecoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+def undecoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on no bytes may reach the Parquet library."""
 
     def never(*args: object, **options: object) -> None:

@@ -165,7 +165,8 @@ def with_an_answer_in_front(row: Rollout) -> list[int]:
 
 def of_another_sample(row: Rollout) -> list[int]:
     rows = {(each.group, each.sample): each for each in honest()}
-    return rows[row.group, (row.sample + 1) % 4].completion_tokens.tolist()
+    tokens: list[int] = rows[row.group, (row.sample + 1) % 4].completion_tokens.tolist()
+    return tokens
 
 
 def best_of(num_tries: int, is_better: Callable[[list[int]], float]) -> dict[tuple[int, int], list[int]]:

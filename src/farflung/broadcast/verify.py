@@ -80,6 +80,11 @@ class Verifier:
         self.unchecked_patches: list[int] = []
         """Versions that came whole beside a patch on a version that is not at hand."""
 
+    @property
+    def weights(self) -> bytearray | None:
+        """The weights file of the newest version whose own was found true."""
+        return self._weights.data
+
     def findings(self) -> Iterator[Finding]:
         """Everything that is wrong."""
         for version, manifest in sorted(self._manifests.items()):

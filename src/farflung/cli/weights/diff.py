@@ -1,6 +1,5 @@
 """`farflung weights diff OLD NEW`: what changed, tensor by tensor, and how large it is to say."""
 
-import asyncio
 import json
 import sys
 from argparse import Namespace
@@ -11,19 +10,19 @@ from typing import Any
 
 from rich.console import Console
 
-from farflung.broadcast.fetch import ChunkCache, FetchPolicy, PolicyFetcher
-from farflung.broadcast.follow import PolicyFollower
+from farflung.broadcast.verify import Verifier
 from farflung.cli.env.tables import table
 from farflung.cli.weights.shown import num_bytes, share, times
 from farflung.cli.weights.source import WEIGHTS_FILE, Source, Versions, opened, split_version
-from farflung.errors import PeerFault, Transient, UserError
+from farflung.errors import PeerFault, UserError
+from farflung.identity.signing import signer_of
 from farflung.sharding.difference import Difference, TensorDifference, compare
+from farflung.sharding.findings import read_file
 from farflung.sharding.patch_build import build_patch
-from farflung.wire.manifest import Chunk, Manifest
+from farflung.wire.manifest import ManifestFile
 
 SAFETENSORS = ".safetensors"
 PICTURES = (".png", ".svg", ".pdf")
-ONCE = FetchPolicy(max_tries=1)
 MAX_SHOWN = 12
 
 Files = Mapping[str, bytes | bytearray | memoryview]
@@ -40,8 +39,8 @@ def run_diff(arguments: Namespace) -> int:
     with ExitStack() as stack:
         old_source = stack.enter_context(opened(arguments.old))
         new_source = stack.enter_context(opened(new))
-        old_files, new_files = files_of(old_source), files_of(new_source)
         try:
+            old_files, new_files = files_of(old_source), files_of(new_source)
             difference = compare(list(old_files.values()), list(new_files.values()))
             patch_bytes = built_patch_bytes(old_files, new_files)
         except PeerFault as fault:
@@ -72,31 +71,22 @@ def files_of(source: Source) -> Files:
     """
     if not isinstance(source, Versions):
         return {name: memoryview(data) for name, data in source.files.items()}
-    try:
-        fetched = asyncio.run(_fetch(source))
-    except (PeerFault, Transient) as problem:
-        raise UserError(
-            f"{_name(source)} cannot be put together: {problem}; farflung weights verify says what is wrong"
-        ) from problem
-    return fetched
+    verifier = Verifier(source.chain(), signer_of(source.manifest), source.get_chunk, WEIGHTS_FILE)
+    findings = list(verifier.findings())
+    if findings:
+        raise UserError(f"{_name(source)} is not whole: {findings[0]}; farflung weights verify names all that is wrong")
+    files: dict[str, bytes | bytearray | memoryview] = {}
+    for file in source.manifest.files:
+        data = verifier.weights if file.name == WEIGHTS_FILE else _read(source, file)
+        if data is not None and file.name.endswith(SAFETENSORS):
+            files[file.name] = data
+    return files
 
 
-async def _fetch(source: Versions) -> Files:
-    async def get_chunk(sha256: str, size: int) -> bytes:
-        data = source.get_chunk(Chunk(index=0, num_bytes=size, sha256=sha256))
-        if data is None:
-            raise Transient(f"chunk {sha256} is not there")
-        return data
-
-    async def get_manifest(version: int) -> Manifest | None:
-        return source.manifests.get(version)
-
-    fetcher = PolicyFetcher(get_chunk, ChunkCache(0), ONCE)
-    fetched = await PolicyFollower(fetcher, get_manifest, weights_name=WEIGHTS_FILE).fetch(source.manifest)
-    files: dict[str, bytes | bytearray | memoryview] = dict(fetched.files)
-    if fetched.weights is not None:
-        files[WEIGHTS_FILE] = fetched.weights.data
-    return {name: data for name, data in files.items() if name.endswith(SAFETENSORS)}
+def _read(source: Versions, file: ManifestFile) -> bytearray | None:
+    if not file.name.endswith(SAFETENSORS):
+        return None
+    return read_file(source.wanted, file, source.get_chunk).data
 
 
 def built_patch_bytes(old: Files, new: Files) -> int | None:

@@ -4,7 +4,7 @@ import asyncio
 import mmap
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,22 +82,19 @@ def opened(text: str) -> Iterator[Source]:
         UserError: it names nothing that can be looked at, or a version that is not at hand.
     """
     place, version = split_version(text)
-    with ExitStack() as stack:
-        if ports.is_url(place):
-            yield stack.enter_context(_from_url(place, version))
-            return
-        path = Path(place)
-        folder = RunFolder(root=path)
-        if folder.database.is_file():
-            yield _from_run(folder, version)
-        elif path.is_file() and path.suffix == MANIFEST_SUFFIX:
-            yield _from_manifest(path, version)
-        elif version is not None:
-            raise UserError(f"{place} has no versions: @{version} fits a run folder with a coordinator, or a URL")
-        else:
-            yield PlainFiles(
-                name=text, files={file.name: stack.enter_context(_mapped(file)) for file in _weights(path)}
-            )
+    path = Path(place)
+    folder = RunFolder(root=path)
+    if ports.is_url(place):
+        with _from_url(place, version) as versions:
+            yield versions
+    elif folder.database.is_file():
+        yield _from_run(folder, version)
+    elif path.is_file() and path.suffix == MANIFEST_SUFFIX:
+        yield _from_manifest(path, version)
+    elif version is not None:
+        raise UserError(f"{place} has no versions: @{version} fits a run folder with a coordinator, or a URL")
+    else:
+        yield PlainFiles(name=text, files={file.name: _mapped(file) for file in _weights(path)})
 
 
 def _from_run(folder: RunFolder, version: int | None) -> Versions:
@@ -217,10 +214,9 @@ def _weights(path: Path) -> list[Path]:
     return found
 
 
-@contextmanager
-def _mapped(path: Path) -> Iterator[mmap.mmap]:
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            yield mapped
-    except ValueError as error:
-        raise UserError(f"{path} is empty") from error
+def _mapped(path: Path) -> mmap.mmap:
+    """Closed when nobody looks at it any more: views of it may outlive any block."""
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty")
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -259,6 +259,12 @@ class CoordinatorConfig(Config):
     judge_s: float = Field(
         60.0, gt=0, le=604_800, description="A validator has this long for an assignment; then another gets it."
     )
+    ringer_rate: float = Field(
+        0.005,
+        ge=0,
+        le=1,
+        description="Share of planted files among what a validator of a proven pool gets; nobody is told it.",
+    )
     max_judgings: int = Field(3, ge=1, description="Failed attempts to judge one submission before it is set aside.")
     sweep_s: float = Field(0.5, gt=0, description="Seconds between looks at what time has ended.")
     epoch_s: float = Field(

@@ -24,12 +24,14 @@ from farflung.errors import OurFault, PeerFault
 from farflung.identity.keys import NodeKey
 from farflung.identity.signing import Signable, Signed, check_signer, sign
 from farflung.slots import ledger
-from farflung.slots.events import Forfeited, LeaseExpired
+from farflung.slots.events import FaultRecorded, Forfeited, LeaseExpired
 from farflung.slots.leases import write_ticket
 from farflung.slots.lifecycle import Slot
 from farflung.slots.table import SlotTable
 from farflung.state.group_commit import GroupCommit
 from farflung.wire.lease import Lease
+from farflung.wire.node import Heartbeat
+from farflung.wire.panel import Fault, FaultKind
 from farflung.wire.submission import UploadTicket
 from farflung.wire.verdict import SlotState
 
@@ -77,6 +79,10 @@ class Core:
         self.switchboard = Switchboard()
         self.is_finished = False
         """The trainer said that the run is over. Not kept across a restart."""
+        self.first_unpublished = 0
+        """Sequence of the first entry that the public ledger does not show yet."""
+        self.disguises: dict[str, Heartbeat] = {}
+        """What the status tells of workers that planted files came from (`coordinator.ringers`)."""
         self.garbage: deque[str] = deque()
         """Keys of objects that nobody needs once what is stepped is committed."""
         self.has_unused_chunks = True
@@ -121,6 +127,8 @@ class Core:
             self._num_since_snapshot = 0
         for instruction in instructions:
             self._execute(instruction)
+        if lost is not None:
+            self._check_budget(lost)
 
     async def committed(self) -> None:
         """Raises `OurFault` when the journal failed."""
@@ -174,6 +182,20 @@ class Core:
             yield evidence_key(vote.evidence_digest)
         if slot.verdict is not None:
             yield evidence_key(slot.verdict.evidence_digest)
+
+    def _check_budget(self, lost: Slot) -> None:
+        """Record a fault of liveness when the node of a lost lease has lost too many (`slots.standing`)."""
+        node, rules = lost.lease.node, self.state.rules
+        standing = self.state.ledger.standings.of(node)
+        if standing.is_over_budget(rules.checks):
+            fault = Fault(
+                pool_digest=self.state.pool_digest,
+                node=node,
+                kind=FaultKind.TOO_MANY_FORFEITS,
+                slot=lost.slot,
+                detail=f"{standing.num_lost} of {standing.num_leases} leases lost",
+            )
+            self.step(FaultRecorded(fault=fault, at_ms=self.now_ms()))
 
     def _journal(self, record: JournalRecord) -> None:
         kind, body = encode(record)

@@ -61,6 +61,8 @@ SlotEvent = (
     | events.PanelFailed
     | events.FaultRecorded
     | events.BondForfeited
+    | events.RingerPlanted
+    | events.RingerEnded
     | events.SlotClosed
 )
 JournalRecord = PoolOpened | Published | Snapshot | EpochBegan | SlotEvent
@@ -83,6 +85,8 @@ _KINDS: Mapping[str, type[JournalRecord]] = {
     "panel_failed": events.PanelFailed,
     "fault_recorded": events.FaultRecorded,
     "bond_forfeited": events.BondForfeited,
+    "ringer_planted": events.RingerPlanted,
+    "ringer_ended": events.RingerEnded,
     "slot_closed": events.SlotClosed,
 }
 _KIND_OF = {record_type: kind for kind, record_type in _KINDS.items()}

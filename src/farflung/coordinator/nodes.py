@@ -53,6 +53,11 @@ class NodeBook:
     def alive_validators(self, now_ms: int) -> set[str]:
         return {node for node, _ in self._alive(Role.VALIDATOR, now_ms)}
 
+    def heartbeat_of(self, role: Role, node: str) -> Heartbeat | None:
+        """What a node last said of itself."""
+        sighting = self._seen.get((role, node))
+        return None if sighting is None else sighting.heartbeat
+
     def silent(self, role: Role, nodes: Iterable[str], now_ms: int) -> set[str]:
         """Those of `nodes` that were not heard of for too long."""
         return {node for node in nodes if now_ms - self._last_seen_ms(role, node) > self._silent_after_ms}

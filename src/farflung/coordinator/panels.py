@@ -88,7 +88,8 @@ class PanelDesk:
             if panel is None:
                 continue
             silent = self._core.nodes.silent(Role.VALIDATOR, panel.waits_for, now_ms)
-            if panel.deadline_ms <= now_ms or silent == set(panel.waits_for):
+            lost = () if panel.is_open else self._core.state.ledger.standings.lost_bonds
+            if panel.deadline_ms <= now_ms or set(panel.waits_for) <= {*silent, *lost}:
                 self._end_phase(slot, panel)
 
     def _panel(self, slot: Slot, validator: str) -> Panel:

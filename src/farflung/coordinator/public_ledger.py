@@ -9,11 +9,13 @@ import secrets
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from farflung.coordinator.core import Core
 from farflung.coordinator.files import Files
-from farflung.coordinator.journal import PoolOpened, decode
+from farflung.coordinator.journal import PoolOpened, decode, encode
 from farflung.slots.epochs import EpochBegan
+from farflung.slots.events import RingerPlanted
 from farflung.slots.seeds import SECRET_BYTES
 from farflung.state.event_log import SNAPSHOT, Entry
 from farflung.state.group_commit import GroupCommit
@@ -57,6 +59,7 @@ class PublicLedger:
         """Go on behind what is in the store."""
         keys = await files.ledger_keys()
         next_sequence = max((last + 1 for _, last, _ in segments_of(keys)), default=0)
+        core.first_unpublished = next_sequence
         return cls(core, commits, files, next_sequence, set(epochs_of(keys)))
 
     async def publish(self) -> None:
@@ -82,7 +85,7 @@ class PublicLedger:
         last = entries[-1].sequence
         await self.files.put_ledger(segment_key(entries[0].sequence, last), write_segment([*map(shown, entries)]))
         await self.commits.in_log(lambda log: log.forget(last + 1))
-        self.next_sequence = last + 1
+        self.next_sequence = self.core.first_unpublished = last + 1
 
 
 def shown(entry: Entry) -> Line:
@@ -93,6 +96,8 @@ def shown(entry: Entry) -> Line:
             body = msgspec.Raw(opened.spec.to_bytes())
         case EpochBegan() as epoch:
             body = msgspec.Raw(msgspec.json.encode({"number": epoch.number, "first_slot": epoch.first_slot}))
+        case RingerPlanted() as planted:  # until it was judged, its validator is not to know
+            body = msgspec.Raw(encode(replace(planted, ringer=None))[1])
         case _ if entry.kind == SNAPSHOT:
             body = NOTHING
     return Line(sequence=entry.sequence, at_ms=entry.at_ms, kind=entry.kind, record=body)

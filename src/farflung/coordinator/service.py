@@ -166,10 +166,11 @@ async def _sweep_until(
             step_due(core, judging)
             begin_due_epoch(core)
             try:
+                await judging.ringers.plant()
                 await collect_garbage(core)
                 await ledger.publish()
             except Transient as error:
-                logger.warning("garbage and ledger stay for now: %s", error)
+                logger.warning("garbage, ledger and planted files stay for now: %s", error)
     finally:
         stopping.cancel()
 

@@ -1,13 +1,15 @@
 """The coordinator's picture of the pool, for `GET /v1/status`."""
 
 from farflung.coordinator.core import Core
-from farflung.wire.node import PoolStatus
+from farflung.wire.node import MAX_LISTED, NodeStatus, PoolStatus
 
 
 def pool_status(core: Core) -> PoolStatus:
     """Counts since the run began, and who is there now."""
     table, tally, now_ms = core.table, core.state.ledger.tally, core.now_ms()
     nodes, num_unlisted = core.nodes.statuses(now_ms)
+    disguised = [NodeStatus(heartbeat=each, last_seen_ms=now_ms, is_alive=True) for each in core.disguises.values()]
+    nodes = (*nodes, *disguised)[:MAX_LISTED]
     return PoolStatus(
         pool=core.state.rules.name,
         policy_version=table.newest,

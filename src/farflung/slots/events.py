@@ -7,7 +7,7 @@ module does not know which facts are possible when (`slots.lifecycle`).
 from farflung.wire.batch import BatchRecord
 from farflung.wire.canonical import Record
 from farflung.wire.lease import Lease
-from farflung.wire.panel import BondForfeit, Commitment, Fault
+from farflung.wire.panel import BondForfeit, Commitment, Fault, Ringer
 from farflung.wire.submission import Receipt, Submission
 from farflung.wire.verdict import Verdict
 
@@ -123,6 +123,23 @@ class BondForfeited(Record, frozen=True, kw_only=True):
     forfeit: BondForfeit
 
 
+class RingerPlanted(Record, frozen=True, kw_only=True):
+    """A file that has to be rejected is about to be given to a validator."""
+
+    ringer_digest: str
+    at_ms: int
+    ringer: Ringer | None = None
+    """None in what others are shown: they learn it from `RingerEnded`."""
+
+
+class RingerEnded(Record, frozen=True, kw_only=True):
+    """A planted file was judged, or (no verdict) not in time. Nothing follows from it for any worker."""
+
+    ringer: Ringer
+    verdict: Verdict | None
+    at_ms: int
+
+
 class SlotClosed(Record, frozen=True, kw_only=True):
     """Nobody will take this vacant slot any more, or nobody was able to judge this submission."""
 
@@ -146,6 +163,8 @@ Event = (
     | PanelFailed
     | FaultRecorded
     | BondForfeited
+    | RingerPlanted
+    | RingerEnded
     | SlotClosed
 )
 PanelEvent = PanelDrawn | VoteSealed | VotesOpened | VoteShown | PanelFailed

@@ -1,8 +1,9 @@
 """Who gets which slot, and which events time brings. Answers are proposals: the ledger changes when they are applied.
 
-A vacant slot is leased again, lowest first, to a node that has its version loaded and did not lose it before; a node
-that lost it gets it only if no other node is alive or nobody took it for the length of a lease. Otherwise a new slot of
-the newest version, while there is capacity.
+A vacant slot is leased again, lowest first, to a node that has its version loaded and did not lose it before. In open
+pools a node that lost it gets it if no other node is alive or nobody took it for the length of a lease. Elsewhere never:
+another attempt has other draws, and a node could try until it likes them; what nobody may take any more is closed.
+Otherwise a new slot of the newest version, while there is capacity.
 
 In deterministic mode a node gets the lowest slot whatever it has loaded, and fetches the slot's version if need be;
 nothing is ever abandoned.
@@ -54,6 +55,7 @@ def due_events(
 
     A vacant slot of an older version ends when no worker that is alive has that version loaded, or when nobody took it
     for the length of a lease: it would hold capacity for nothing, and with enough of them no new slot could be granted.
+    So does, where draws are final, one that every worker that is alive has lost.
 
     Args:
         silent_nodes: nodes that count as dead; their leases end.
@@ -64,7 +66,7 @@ def due_events(
         return [*_ended_leases(table, silent_nodes, now_ms)]
     return [
         *_ended_leases(table, silent_nodes, now_ms),
-        *_abandoned(table, set(loaded_versions.values()), now_ms),
+        *_abandoned(table, loaded_versions, now_ms),
         *(
             SlotClosed(slot=slot.slot, reason=RejectReason.VALIDATOR_FAULT)
             for slot in table.waiting()
@@ -89,18 +91,29 @@ def _ended_leases(table: SlotTable, silent_nodes: Collection[str], now_ms: int) 
     return ended
 
 
-def _abandoned(table: SlotTable, loaded: Collection[int], now_ms: int) -> list[SlotClosed]:
+def _abandoned(table: SlotTable, loaded: Mapping[str, int], now_ms: int) -> list[SlotClosed]:
+    versions = set(loaded.values())
+
+    def is_old(slot: Slot) -> bool:
+        return slot.policy_version < table.newest and (
+            slot.policy_version not in versions or _has_waited(slot, table, now_ms)
+        )
+
+    def is_lost_by_all(slot: Slot) -> bool:
+        return table.rules.are_draws_final and bool(loaded) and loaded.keys() <= set(slot.lost_by)
+
     return [
         SlotClosed(slot=slot.slot, reason=slot.reason)
         for slot in table.vacant()
-        if slot.policy_version < table.newest
-        and (slot.policy_version not in loaded or _has_waited(slot, table, now_ms))
+        if is_old(slot) or is_lost_by_all(slot)
     ]
 
 
 def _may_take(slot: Slot, node: str, alive_workers: Collection[str], table: SlotTable, now_ms: int) -> bool:
     if node not in slot.lost_by:
         return True
+    if table.rules.are_draws_final:
+        return False
     others_alive = any(worker not in slot.lost_by for worker in alive_workers)
     return not others_alive or _has_waited(slot, table, now_ms)
 

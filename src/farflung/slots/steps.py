@@ -65,7 +65,7 @@ def changes(table: SlotTable, event: Event) -> Sequence[Slot]:
             events.PanelDrawn() | events.VoteSealed() | events.VotesOpened() | events.VoteShown() | events.PanelFailed()
         ):
             return [_voted(table, event)]
-        case events.FaultRecorded() | events.BondForfeited():
+        case events.FaultRecorded() | events.BondForfeited() | events.RingerPlanted() | events.RingerEnded():
             return []
         case events.SlotClosed():
             return [_closed(_existing(table, event, event.slot), event.reason)]
@@ -146,6 +146,8 @@ def _granted(table: SlotTable, event: events.LeaseGranted) -> Slot:
         check_transition(slot.state, type(event))
         if lease.attempt != slot.lease.attempt + 1 or lease.policy_version != slot.policy_version:
             raise IllegalEvent(f"slot {slot.slot}: attempt {lease.attempt} of version {lease.policy_version}")
+        if table.rules.are_draws_final and lease.node in slot.lost_by:
+            raise IllegalEvent(f"slot {slot.slot}: {lease.node} lost it before, and would get other draws")
         return replace(slot, state=SlotState.LEASED, lease=lease)
     if (lease.slot, lease.attempt, lease.policy_version) != (table.next_slot, 0, table.next_version):
         raise IllegalEvent(f"new slot {lease.slot}: attempt {lease.attempt} of version {lease.policy_version}")

@@ -172,6 +172,11 @@ class PoolSpec(Record, frozen=True, kw_only=True):
     def is_deterministic(self) -> bool:
         return self.deterministic_seed is not None
 
+    @property
+    def are_draws_final(self) -> bool:
+        """Whether a node that lost a slot never gets it again: another attempt would have other draws."""
+        return self.trust != "open" and not self.is_deterministic
+
     def target_lengths_of(self, capability_class: str) -> tuple[int, ...]:
         """What a machine of a class may be asked for; classes that the rules do not name may be asked for all."""
         return self.capability_classes.get(capability_class, self.environment.target_lengths)

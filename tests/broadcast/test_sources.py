@@ -38,15 +38,52 @@ def test_one_that_nobody_knows_is_tried() -> None:
 
 def test_failures_rest_twice_as_long_each_time_and_an_answer_ends_that() -> None:
     made = book("a")
+    now_s = 10.0
     for rest_s in (0.5, 1.0, 2.0):
         made.asked("a")
-        made.failed("a", 10.0)
-        assert made.choose(10.0 + rest_s - 0.01) == "origin"
-        assert made.choose(10.0 + rest_s) == "a"
+        made.failed("a", now_s)
+        assert made.choose(now_s + rest_s - 0.01) == "origin"
+        now_s += rest_s
+        assert made.choose(now_s) == "a"
     finish(made, "a")
     made.asked("a")
     made.failed("a", 20.0)
     assert made.choose(20.5) == "a"
+
+
+def test_requests_that_fail_together_are_one_failure() -> None:
+    made = book("a")
+    for _ in range(5):
+        made.asked("a")
+    for _ in range(5):
+        made.failed("a", 10.0)
+    assert made.choose(10.5) == "a"
+
+
+def test_one_that_is_overtaken_again_and_again_rests_like_one_that_fails() -> None:
+    made = book("silent", "slow")
+    now_s = 0.0
+    for rest_s in (0.5, 1.0, 2.0, 4.0):
+        made.asked("silent")
+        made.overtaken("silent", 1000, now_s, now_s + 1)
+        now_s += 1
+        assert made.choose(now_s + rest_s - 0.01, {"slow"}) == "origin"
+        now_s += rest_s
+        assert made.choose(now_s, {"slow"}) == "silent"
+    finish(made, "slow", took_s=0.1)
+    assert made.choose(now_s) == "slow"
+
+
+def test_what_is_expected_of_one_that_says_nothing_follows_what_the_others_show() -> None:
+    made = book("a", "b")
+    made.asked("a")
+    assert made.expected_s("a", 1 << 20) > 1
+    finish(made, "b", num_bytes=1 << 20, took_s=0.01)
+    assert made.expected_s("a", 1 << 20) == 0.01
+    made.asked("a")
+    assert made.expected_s("a", 1 << 20) == 0.02  # it is sending two
+    made.offer(["b"])
+    assert made.expected_s("a", 1 << 20) == 0.0
 
 
 def test_when_all_rest_it_is_known_for_how_long_and_when_all_lied_forever() -> None:

@@ -90,6 +90,24 @@ async def test_without_a_fit_relay_the_origin_is_asked() -> None:
     assert "b" in swarm.book.liars
 
 
+async def test_a_silent_relay_that_nobody_measured_does_not_hold_the_first_chunk_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is known at first; what the honest ones show meanwhile tells that the silent one is late."""
+    monkeypatch.setattr("farflung.broadcast.sources._UNKNOWN_RATE", 1.0)
+    network = Network(origin=honest, a=honest, b=honest, z=slow)
+    await fetch_all(network.swarm(SwarmPolicy(min_hedge_s=0.03, max_hedge_s=1000.0, give_up_s=2.0)))
+    assert network.asked["z"] > 0
+
+
+async def test_one_silent_relay_and_an_origin_are_the_origin_before_long() -> None:
+    network = Network(origin=honest, a=slow)
+    swarm = network.swarm()
+    await fetch_all(swarm)
+    assert swarm.book.bytes_from[ORIGIN] == 60_000
+    assert network.asked["a"] < 20  # four chunks at a time, a handful of times
+
+
 async def test_a_liar_is_not_asked_again_even_after_it_left_and_came_back() -> None:
     network = Network(origin=honest, a=liar)
     swarm = network.swarm()

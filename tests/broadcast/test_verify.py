@@ -4,7 +4,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.harness.signed_run import CHUNK_BYTES, TRAINER, WEIGHTS, SignedRun, signed_run
 
 from farflung.broadcast.verify import Verifier
 from farflung.errors import PeerFault
@@ -14,6 +13,7 @@ from farflung.sharding.findings import Finding
 from farflung.sharding.patch_build import build_patch
 from farflung.sharding.plan import with_offsets
 from farflung.wire.manifest import Manifest
+from signed_run import CHUNK_BYTES, TRAINER, WEIGHTS, SignedRun, signed_run
 
 RUN = signed_run(5)
 

@@ -3,8 +3,9 @@
     weight = rate * success / (requests in flight + 1)
 
 `rate` and `success` are means in which the last few requests count most; a server that nobody asked yet is taken for as
-fast as the fastest, so that it is tried. A failure rests a server for a while, twice as long each time; a lie (bytes
-that are not the chunk) ends it for good. The origin is asked only when no relay is fit: it stays free to publish.
+fast as the fastest, so that it is tried. A failure rests a server for a while, twice as long each time, and so does a
+request that a later one to another server overtakes; a lie (bytes that are not the chunk) ends it for good. The origin
+is asked only when no relay is fit: it stays free to publish.
 """
 
 import math
@@ -66,8 +67,9 @@ class SourceBook:
         return max(0.0, min(rests, default=math.inf) - now_s)
 
     def expected_s(self, name: str, num_bytes: int) -> float:
-        """How long a request is likely to take."""
-        return num_bytes / self._rate(name) * (self._records[name].num_in_flight + 1)
+        """How long a request that was sent is likely to take; 0 for a server that is not there any more."""
+        record = self._records.get(name)
+        return 0.0 if record is None else num_bytes / self._rate(name) * max(1, record.num_in_flight)
 
     def asked(self, name: str) -> None:
         self._records[name].num_in_flight += 1
@@ -89,23 +91,26 @@ class SourceBook:
         record.num_bytes += num_bytes
         record.num_in_flight -= 1
 
-    def overtaken(self, name: str, num_bytes: int, took_s: float) -> None:
-        """A request had not brought its chunk after `took_s` when a later one, to another server, did."""
+    def overtaken(self, name: str, num_bytes: int, asked_s: float, now_s: float) -> None:
+        """A request had brought nothing when a later one, to another server, brought the chunk."""
         if (record := self._records.get(name)) is None:
             return
-        at_most = num_bytes * record.num_in_flight / max(took_s, 1e-6)
+        at_most = num_bytes * record.num_in_flight / max(now_s - asked_s, 1e-6)
         record.rate = at_most if record.rate is None else min(record.rate, at_most)
-        record.success *= 1 - _MEMORY
-        record.num_in_flight -= 1
+        self._rest(record, now_s)
 
     def failed(self, name: str, now_s: float) -> None:
         """A request brought nothing."""
-        if (record := self._records.get(name)) is None:
-            return
+        if (record := self._records.get(name)) is not None:
+            self._rest(record, now_s)
+
+    def _rest(self, record: _Record, now_s: float) -> None:
+        """Requests that fail together are one failure."""
         record.success *= 1 - _MEMORY
-        record.rests_until_s = now_s + min(_LONGEST_REST_S, _FIRST_REST_S * 2**record.num_failures)
-        record.num_failures += 1
         record.num_in_flight -= 1
+        if now_s >= record.rests_until_s:
+            record.rests_until_s = now_s + min(_LONGEST_REST_S, _FIRST_REST_S * 2**record.num_failures)
+            record.num_failures += 1
 
     def lied(self, name: str, detail: str) -> None:
         """A request brought other bytes than the chunk's."""

@@ -62,13 +62,16 @@ class Swarm:
         running: list[_Request] = []
         deadline_s = self._clock() + self._policy.give_up_s
         try:
-            while self._clock() < deadline_s:
-                patience_s = self._start_one(sha256, num_bytes, running)
+            while (now_s := self._clock()) < deadline_s:
+                if now_s >= self._hedge_due_s(running, num_bytes):
+                    self._start_one(sha256, num_bytes, running)
                 if not running:
                     await self._rest()
                     continue
                 await asyncio.wait(
-                    [request.task for request in running], timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
+                    [request.task for request in running],
+                    timeout=self._policy.min_hedge_s,
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
                 for request in [request for request in running if request.task.done()]:
                     running.remove(request)
@@ -80,21 +83,26 @@ class Swarm:
             await self._abandon(running)
         raise Transient(f"no server gave chunk {sha256} in {self._policy.give_up_s:g} s")
 
-    def _start_one(self, sha256: str, num_bytes: int, running: list[_Request]) -> float:
-        """Ask one more server, if one is fit; returns for how long to wait before asking another."""
+    def _hedge_due_s(self, running: list[_Request], num_bytes: int) -> float:
+        """When to ask one more server; what is expected of the last one follows what the others show meanwhile."""
+        if not running:
+            return -math.inf
+        last, policy = running[-1], self._policy
+        patience_s = policy.hedge_factor * self.book.expected_s(last.server, num_bytes)
+        return last.started_s + min(policy.max_hedge_s, max(policy.min_hedge_s, patience_s))
+
+    def _start_one(self, sha256: str, num_bytes: int, running: list[_Request]) -> None:
+        """Ask one more server, if one is fit."""
         name = self.book.choose(self._clock(), {request.server for request in running})
-        if name is None:
-            return self._policy.max_hedge_s
-        expected_s = self.book.expected_s(name, num_bytes)
-        self.book.asked(name)
-        running.append(_Request(name, self._clock(), asyncio.create_task(self._try(name, sha256, num_bytes))))
-        return min(self._policy.max_hedge_s, max(self._policy.min_hedge_s, self._policy.hedge_factor * expected_s))
+        if name is not None:
+            self.book.asked(name)
+            running.append(_Request(name, self._clock(), asyncio.create_task(self._try(name, sha256, num_bytes))))
 
     def _note_overtaken(self, running: list[_Request], winner: _Request, num_bytes: int) -> None:
         for request in running:
             if request.started_s >= winner.started_s or request.task.done():
                 continue
-            self.book.overtaken(request.server, num_bytes, self._clock() - request.started_s)
+            self.book.overtaken(request.server, num_bytes, request.started_s, self._clock())
             request.is_settled = True
 
     async def _rest(self) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import save
-from tests.harness.signed_run import CHUNK_BYTES, TRAINER, WEIGHTS, SignedRun, signed_run
 
 from farflung.cli import main
+from signed_run import CHUNK_BYTES, TRAINER, WEIGHTS, SignedRun, signed_run
 
 RUN = signed_run(6)
 

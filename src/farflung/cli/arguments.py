@@ -150,7 +150,9 @@ def _add_verify(commands: Commands) -> None:
     verify.add_argument("--model", required=True, metavar="DIR", help="folder with the version it claims")
     verify.add_argument("--seed", required=True, metavar="HEX", help="draw seed of its lease")
     verify.add_argument("--thresholds", metavar="FILE", help="of farflung calibrate (default: the shipped ones)")
-    verify.add_argument("--temperature", type=float, default=1.0, help="of the pool (default 1)")
+    verify.add_argument("--pool", metavar="URL|RUN", help="of its rules: a coordinator or a run's folder")
+    verify.add_argument("--tasks", metavar="N,N", help="task indices of its lease (default: by their names)")
+    verify.add_argument("--temperature", type=float, help="of the pool (default: of --pool, or 1)")
     verify.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     verify.add_argument("--json", action="store_true", help="for programs")
 

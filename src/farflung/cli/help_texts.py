@@ -169,11 +169,12 @@ Write one Parquet file with INTELLECT-2's rollout columns, in their order."""
 VERIFY = """\
 Compute a rollout file again and say what each check measured beside its
 threshold: the states that predicted its tokens, whether the tokens were drawn
-with the seed of the lease, and the logprobs. Completions of episodes with
-several turns are for a validator, who replays them."""
+with the seed of the lease, and the logprobs. With --pool, thresholds and
+temperature are the pool's, and episodes of several turns are played again."""
 VERIFY_EPILOG = """\
-example:
-  farflung verify 12-0-5e3f.parquet --model versions/7 --seed 5e8f...c1"""
+examples:
+  farflung verify 12-0-5e3f.parquet --model versions/7 --seed 5e8f...c1
+  farflung verify game.parquet --model versions/7 --seed 5e... --pool runs/game"""
 
 CALIBRATE = """\
 Measure how far honest work on this model can be off, and how near impostors

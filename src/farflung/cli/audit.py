@@ -15,18 +15,20 @@ from rich.table import Table
 
 from farflung.api.client import CoordinatorClient
 from farflung.cli import ports
+from farflung.cli.audit_checks import faults_by_node, show_checks
 from farflung.cli.run_folder import RunFolder
 from farflung.coordinator.history import History, read_history
 from farflung.coordinator.journal import decode
 from farflung.coordinator.pool_state import restore
 from farflung.coordinator.public_ledger import shown
 from farflung.errors import PeerFault, UserError
-from farflung.identity.signing import signer_of
+from farflung.identity.signing import check_signer, signer_of
 from farflung.slots.audit import Audit, Deviation, audit
 from farflung.state.event_log import Entry, SqlEventLog
 from farflung.store.object_store import ObjectStore
 from farflung.validation.drift import Drift
 from farflung.validation.node_drift import drift_of_nodes
+from farflung.validation.oversight import Oversight, oversee
 from farflung.wire.epoch import EpochNotice
 from farflung.wire.history import MAX_SEGMENT_BYTES, Line, epochs_of, read_segment, segments_of
 from farflung.wire.manifest import Publication
@@ -42,12 +44,19 @@ def run_audit(arguments: Namespace) -> int:
     source: str = arguments.source
     history, notices = asyncio.run(_from_url(source)) if ports.is_url(source) else _from_folder(Path(source))
     found = audit(history.rules, notices, history.events, history.plans, history.plan_of_version)
-    deviations = [*found.deviations, *_chain_deviations(history.publications)]
+    checks = oversee(history.rules, notices, history.events)
+    deviations = [
+        *found.deviations,
+        *checks.deviations,
+        *_unsigned(history, checks),
+        *_chain_deviations(history.publications),
+    ]
     drifting = _drifting(history)
     if arguments.json:
-        sys.stdout.write(json.dumps(_as_json(history, notices, found, deviations, drifting), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_as_json(history, notices, found, checks, deviations, drifting), indent=2) + "\n")
     else:
         _show(history, notices, found, deviations)
+        show_checks(checks)
         for node, drift in drifting.items():
             sys.stdout.write(
                 f"node {node} is to be looked at: {drift.num_submissions} accepted submissions, each within the "
@@ -135,6 +144,21 @@ def _chain_deviations(publications: Sequence[Publication]) -> list[Deviation]:
     return found
 
 
+def _unsigned(history: History, checks: Oversight) -> list[Deviation]:
+    """Verdicts for which something was recorded against a validator are its own, where validators sign."""
+    if history.rules.trust == "open":
+        return []
+    found = []
+    for fault in checks.faults:
+        if fault.verdict is None:
+            continue
+        try:
+            check_signer(fault.verdict, fault.node)
+        except PeerFault as error:
+            found.append(Deviation(rule="signature", where=f"fault of {fault.node}", detail=error.detail))
+    return found
+
+
 def _drifting(history: History) -> dict[str, Drift]:
     """Nodes whose figures are too large too often, in pools that say what to expect."""
     proofs = history.rules.proofs
@@ -148,6 +172,7 @@ def _as_json(
     history: History,
     notices: Sequence[EpochNotice],
     found: Audit,
+    checks: Oversight,
     deviations: Sequence[Deviation],
     drifting: Mapping[str, Drift],
 ) -> dict[str, object]:
@@ -159,6 +184,11 @@ def _as_json(
         "num_leases_checked": found.num_leases_checked,
         "num_leases_sealed": found.num_leases_sealed,
         "deviations": [asdict(deviation) for deviation in deviations],
+        "faults": [asdict(fault) for fault in faults_by_node(checks)],
+        "lost_bonds": {node: fault.kind.value for node, fault in checks.lost_bonds.items()},
+        "num_panels_checked": checks.num_panels_checked,
+        "num_ringers": checks.num_ringers,
+        "audits": {"due": checks.num_audits_due, "done": checks.num_audits_done},
         "drifting": {node: drift.num_submissions for node, drift in drifting.items()},
     }
 

@@ -1,7 +1,7 @@
 """Who gets which slot, and which events time brings. Answers are proposals: the ledger changes when they are applied.
 
 A vacant slot is leased again, lowest first, to a node that has its version loaded and did not lose it before. In open
-pools a node that lost it gets it if no other node is alive or nobody took it for the length of a lease. Elsewhere never:
+pools a node that lost it gets it if no other node is alive or nobody took it for the length of a lease. Elsewhere not:
 another attempt has other draws, and a node could try until it likes them; what nobody may take any more is closed.
 Otherwise a new slot of the newest version, while there is capacity.
 

@@ -74,16 +74,40 @@ def test_one_that_is_overtaken_again_and_again_rests_like_one_that_fails() -> No
     assert made.choose(now_s) == "slow"
 
 
+def test_after_a_failure_one_request_has_to_be_answered_before_there_are_several() -> None:
+    made = book("a")
+    made.asked("a")
+    made.failed("a", 0.0)
+    assert made.choose(0.5) == "a"
+    made.asked("a")
+    assert made.choose(0.5) == "origin"
+    made.answered("a", 1000, 1.0)
+    made.asked("a")
+    assert made.choose(0.5) == "a"
+
+
 def test_what_is_expected_of_one_that_says_nothing_follows_what_the_others_show() -> None:
     made = book("a", "b")
     made.asked("a")
-    assert made.expected_s("a", 1 << 20) > 1
+    assert made.expected_s("a", 1 << 20, 0.0) > 1
     finish(made, "b", num_bytes=1 << 20, took_s=0.01)
-    assert made.expected_s("a", 1 << 20) == 0.01
+    assert made.expected_s("a", 1 << 20, 0.0) == 0.01
     made.asked("a")
-    assert made.expected_s("a", 1 << 20) == 0.02  # it is sending two
+    assert made.expected_s("a", 1 << 20, 0.0) == 0.01  # sending two takes it longer, and the other one is free
+    made.asked("b")
+    assert made.expected_s("a", 1 << 20, 0.0) == 0.02
     made.offer(["b"])
-    assert made.expected_s("a", 1 << 20) == 0.0
+    assert made.expected_s("a", 1 << 20, 0.0) == 0.0
+
+
+def test_no_more_is_waited_for_a_slow_one_than_for_another_that_could_be_asked() -> None:
+    made = book("fast", "slow")
+    finish(made, "fast", took_s=0.1)
+    finish(made, "slow", took_s=10.0)
+    made.asked("slow")
+    assert made.expected_s("slow", 1000, 0.0) == 0.1
+    made.asked("fast")
+    assert made.expected_s("slow", 1000, 0.0) == 0.2
 
 
 def test_when_all_rest_it_is_known_for_how_long_and_when_all_lied_forever() -> None:

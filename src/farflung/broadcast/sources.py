@@ -4,8 +4,9 @@
 
 `rate` and `success` are means in which the last few requests count most; a server that nobody asked yet is taken for as
 fast as the fastest, so that it is tried. A failure rests a server for a while, twice as long each time, and so does a
-request that a later one to another server overtakes; a lie (bytes that are not the chunk) ends it for good. The origin
-is asked only when no relay is fit: it stays free to publish.
+request that a later one to another server overtakes; then it gets one request, and several again once it has answered
+that. A lie (bytes that are not the chunk) ends it for good. The origin is asked only when no relay is fit: it stays
+free to publish.
 """
 
 import math
@@ -34,6 +35,11 @@ class _Record:
     """What it sent in place of a chunk; empty = it never lied."""
     num_bytes: int = 0
 
+    def is_fit(self, now_s: float) -> bool:
+        """After a failure it has to answer one request before it gets several."""
+        is_on_trial = self.num_failures > 0 and self.num_in_flight > 0
+        return not self.lie and self.rests_until_s <= now_s and not is_on_trial
+
 
 @dataclass(slots=True)
 class SourceBook:
@@ -53,11 +59,7 @@ class SourceBook:
 
     def choose(self, now_s: float, without: AbstractSet[str] = frozenset()) -> str | None:
         """Whom to ask next, other than those in `without`; None if nobody is fit now."""
-        fit = [
-            name
-            for name, record in self._records.items()
-            if name not in without and not record.lie and record.rests_until_s <= now_s
-        ]
+        fit = [name for name, record in self._records.items() if name not in without and record.is_fit(now_s)]
         relays = [name for name in fit if name != self.origin]
         return max(relays or fit, key=lambda name: (self._weight(name), name), default=None)
 
@@ -66,10 +68,19 @@ class SourceBook:
         rests = [record.rests_until_s for record in self._records.values() if not record.lie]
         return max(0.0, min(rests, default=math.inf) - now_s)
 
-    def expected_s(self, name: str, num_bytes: int) -> float:
-        """How long a request that was sent is likely to take; 0 for a server that is not there any more."""
+    def expected_s(self, name: str, num_bytes: int, now_s: float) -> float:
+        """How long a request to `name` should take: as it is likely to, or as another one could do it if that is less.
+
+        0 for a server that is not there any more.
+        """
         record = self._records.get(name)
-        return 0.0 if record is None else num_bytes / self._rate(name) * max(1, record.num_in_flight)
+        if record is None:
+            return 0.0
+        likely_s = num_bytes / self._rate(name) * max(1, record.num_in_flight)
+        other = self.choose(now_s, {name})
+        if other is None:
+            return likely_s
+        return min(likely_s, num_bytes / self._rate(other) * (self._records[other].num_in_flight + 1))
 
     def asked(self, name: str) -> None:
         self._records[name].num_in_flight += 1

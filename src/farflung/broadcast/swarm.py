@@ -88,7 +88,7 @@ class Swarm:
         if not running:
             return -math.inf
         last, policy = running[-1], self._policy
-        patience_s = policy.hedge_factor * self.book.expected_s(last.server, num_bytes)
+        patience_s = policy.hedge_factor * self.book.expected_s(last.server, num_bytes, self._clock())
         return last.started_s + min(policy.max_hedge_s, max(policy.min_hedge_s, patience_s))
 
     def _start_one(self, sha256: str, num_bytes: int, running: list[_Request]) -> None:

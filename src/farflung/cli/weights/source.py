@@ -146,7 +146,7 @@ def _from_url(url: str, version: int | None) -> Iterator[Versions]:
 
             def get_chunk(chunk: Chunk) -> bytes | None:
                 try:
-                    return runner.run(servers.chunk(url, chunk.sha256, chunk.num_bytes))
+                    return bytes(runner.run(servers.chunk(url, chunk.sha256, chunk.num_bytes)))
                 except (PeerFault, Transient):
                     return None
 

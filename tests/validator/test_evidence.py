@@ -195,3 +195,25 @@ def test_the_lease_counts_not_what_the_submission_repeats_of_it() -> None:
     assignment, data = an_assignment(sampled())
     other = Assignment(submission=replace(assignment.submission, attempt=1), lease=assignment.lease)
     assert a_judge().judge(other, data, 0, 0).verdict.reason is RejectReason.WRONG_LEASE
+
+
+@pytest.mark.parametrize(("audited", "ungraded"), [(None, 0), (3, 4)])
+def test_what_is_audited_is_graded_twice_and_a_grade_that_changes_its_mind_is_worth_nothing(
+    monkeypatch: pytest.MonkeyPatch, audited: int | None, ungraded: int
+) -> None:
+    judge = a_judge()
+    num_graded = 0
+
+    def moody(self: object, task: Task, text: str) -> Grade:
+        nonlocal num_graded
+        num_graded += 1
+        is_second_time = num_graded > 8
+        return Grade(reward=float(is_second_time and num_graded % 2))
+
+    monkeypatch.setattr(type(environment()), "grade", moody)
+    assignment, data = an_assignment(sampled())
+    judgement = judge.judge(replace(assignment, audited_rollout=audited), data, 0, 0)
+    assert num_graded == (8 if audited is None else 16)
+    assert sum(result.reward is None for result in judgement.evidence.rewards) == ungraded
+    faults = {name: count for name, count in judgement.verdict.measured.items() if name.startswith("grading_fault/")}
+    assert faults == ({} if audited is None else {"grading_fault/NotReproducible": 4.0})

@@ -23,7 +23,7 @@ from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
 from farflung.wire.package import PackagedEnvironment, PackagedFile, PackageManifest
 from farflung.wire.panel import BondForfeit, Commitment, Fault, FaultKind, Reveal, Ringer, RingerKind
 from farflung.wire.pool import EnvironmentSpec, GraderSpec, PoolSpec, Stratum
-from farflung.wire.proof import DEFAULT_RULES, Expected, RolloutFigures
+from farflung.wire.proof import DEFAULT_RULES, Expected, Resampled, RolloutFigures
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
 from farflung.wire.task import Message, Task
 from farflung.wire.verdict import (
@@ -204,6 +204,7 @@ EPOCH = EpochNotice(
     end_slot=57,
     secret="5e" * 32,
 )
+RESAMPLED = Resampled(num_tokens=40, num_differences=1, max_margin=0.0078125)
 FIGURES = RolloutFigures(
     group=1,
     sample=3,
@@ -215,6 +216,7 @@ FIGURES = RolloutFigures(
     surprise=-1.5,
     logprob_error=0.0625,
     logprobs="AACAvw==",
+    resampled=RESAMPLED,
 )
 PACKAGE = PackageManifest(
     name="count-letters",
@@ -305,6 +307,7 @@ EXAMPLES: tuple[Record, ...] = (
     DEFAULT_RULES,
     Expected(distance=0.018, mean_margin=0.0015),
     FIGURES,
+    RESAMPLED,
     EpochNotices(items=(EPOCH,)),
     ENVIRONMENT.graders[0],
     PLAN.strata[0],

@@ -19,14 +19,13 @@ from farflung.slots.lifecycle import IllegalEvent, Slot
 from farflung.slots.panel import decision, draw_panel
 from farflung.slots.sampling import audited_rollout
 from farflung.validation.panel_faults import panel_faults
+from farflung.validation.proof_checks import AUDITED
 from farflung.wire.epoch import EpochNotice
 from farflung.wire.panel import Fault, FaultKind, RingerKind
 from farflung.wire.pool import PoolSpec
 from farflung.wire.verdict import Outcome, Verdict
 
 PANEL, FAULT, RINGER = "panel", "fault", "ringer"
-AUDITED = "audit/rollout"
-"""In `Verdict.measured`: position of the rollout that was sampled again."""
 
 _RINGER_FAULTS = frozenset({FaultKind.ACCEPTED_RINGER, FaultKind.COPIED_CLAIMS})
 

@@ -12,6 +12,8 @@ from farflung.wire.verdict import RejectReason
 
 DISTANCE, MEAN_MARGIN = "proof/activation_submission", "proof/mean_margin"
 """In `Verdict.measured`."""
+AUDITED = "audit/rollout"
+"""Likewise: position of the rollout that was sampled again."""
 
 Check = Callable[[Sequence[RolloutFigures], Thresholds], str | None]
 
@@ -67,10 +69,23 @@ def logprobs(figures: Sequence[RolloutFigures], limits: Thresholds) -> str | Non
     return None
 
 
+def regeneration(figures: Sequence[RolloutFigures], limits: Thresholds) -> str | None:
+    """Of the rollout that was sampled again, if one was."""
+    for rollout in figures:
+        found = rollout.resampled
+        if found is not None and found.max_margin > limits.max_margin:
+            return (
+                f"rollout ({rollout.group}, {rollout.sample}), sampled again: a token {found.max_margin:.3f} below the "
+                f"draw, at most {limits.max_margin:g} allowed"
+            )
+    return None
+
+
 PROOF_CHECKS: tuple[tuple[RejectReason, Check], ...] = (
     (RejectReason.ACTIVATIONS, activations),
     (RejectReason.DRAWS, draws),
     (RejectReason.LOGPROBS, logprobs),
+    (RejectReason.REGENERATION, regeneration),
 )
 
 
@@ -84,7 +99,16 @@ def proof_problem(figures: Sequence[RolloutFigures], limits: Thresholds) -> tupl
 
 def measured(figures: Sequence[RolloutFigures]) -> dict[str, float]:
     """What a verdict tells of the figures."""
-    return {
+    audits = {}
+    for position, rollout in enumerate(figures):
+        if rollout.resampled is not None:
+            audits = {
+                AUDITED: float(position),
+                "audit/num_tokens": float(rollout.resampled.num_tokens),
+                "audit/num_differences": float(rollout.resampled.num_differences),
+                "audit/max_margin": rollout.resampled.max_margin,
+            }
+    return audits | {
         "proof/activation_chunk": max((max(each.activation_chunks, default=0.0) for each in figures), default=0.0),
         DISTANCE: submission_distance(figures),
         "proof/least_forgery": min((each.least_forgery for each in figures if each.num_tokens), default=0.0),

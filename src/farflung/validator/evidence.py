@@ -36,6 +36,8 @@ from farflung.wire.verdict import GRADING_FAULT, Judgement, RejectReason, Reward
 
 POLICY_FILES = frozenset({CONFIG_FILE, *TOKENIZER_FILES})
 """The files of a version that judging needs; the weights come with the proofs."""
+NOT_REPRODUCIBLE = "NotReproducible"
+"""Kind of grading fault: the same completion was worth something else the second time."""
 
 
 class Judge:
@@ -124,7 +126,9 @@ class Judge:
                 validator=self._validator,
                 now_ms=now_ms,
                 grade=lambda rollouts: (
-                    self._grade(tasks, rollouts, given_up) if episodes is None else episodes.grade(rollouts)
+                    self._graded(tasks, rollouts, given_up, is_twice=assignment.audited_rollout is not None)
+                    if episodes is None
+                    else episodes.grade(rollouts)
                 ),
                 examine=self._examine,
             )
@@ -186,6 +190,22 @@ class Judge:
             target_lengths=tuple(task.target_length for task in tasks),
             read_episodes=None if episodes is None else episodes.read,
         )
+
+    def _graded(
+        self, tasks: Sequence[Task], rollouts: Sequence[Rollout], given_up: Mapping[int, str], *, is_twice: bool
+    ) -> list[RewardResult]:
+        """What is audited is graded twice: a grade that does not come out the same has no worth."""
+        results = self._grade(tasks, rollouts, given_up)
+        if not is_twice:
+            return results
+        faults = self._faults.copy()
+        again = self._grade(tasks, rollouts, given_up)
+        self._faults = faults
+        for position, (first, second) in enumerate(zip(results, again, strict=True)):
+            if (first.reward, first.correct) != (second.reward, second.correct):
+                self._faults[NOT_REPRODUCIBLE] += 1
+                results[position] = RewardResult(group=first.group, sample=first.sample, reward=None)
+        return results
 
     def _grade(
         self, tasks: Sequence[Task], rollouts: Sequence[Rollout], given_up: Mapping[int, str]

@@ -6,6 +6,7 @@ A module of its own because it needs torch, which a validator of an open pool ne
 from collections.abc import Sequence
 
 import torch
+from msgspec.structs import replace
 
 from farflung.api.client import CoordinatorClient
 from farflung.api.errors import Refused
@@ -19,6 +20,7 @@ from farflung.validator.judging_process import Compute
 from farflung.validator.messages import ClaimedRow
 from farflung.validator.policies import Policies
 from farflung.validator.prefill import PrefillParams, claim_of, figures_of
+from farflung.validator.sampling_again import sample_again
 from farflung.wire.manifest import Manifest
 from farflung.wire.pool import PoolSpec
 from farflung.wire.proof import ProofRules, RolloutFigures
@@ -39,7 +41,9 @@ class Recomputing:
         fetcher: PolicyFetcher,
         guard: Guard,
         reserved_token_ids: tuple[int, ...],
+        eos_token_ids: tuple[int, ...],
     ) -> None:
+        self._eos_token_ids = eos_token_ids
         self._client = client
         self._patience = patience
         self._guard = guard
@@ -69,7 +73,13 @@ class Recomputing:
             raise OurFault(f"version {lease.policy_version} is out of reach: {error}") from error
 
         def compute(rows: Sequence[ClaimedRow]) -> list[RolloutFigures]:
-            return figures_of(decoder, [claim_of(row, lease) for row in rows], self._params)
+            claims = [claim_of(row, lease) for row in rows]
+            figures = figures_of(decoder, claims, self._params)
+            audited = assignment.audited_rollout
+            if audited is not None and audited < len(claims):
+                resampled = sample_again(decoder, claims[audited], self._params, self._eos_token_ids)
+                figures[audited] = replace(figures[audited], resampled=resampled)
+            return figures
 
         return compute
 

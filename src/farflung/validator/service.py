@@ -26,7 +26,7 @@ from farflung.identity.signing import sign
 from farflung.model.any_config import read_config
 from farflung.model.description import CONFIG_FILE
 from farflung.model.tokenizer import Tokenizer
-from farflung.model.vocabulary import never_drawn
+from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.telemetry.activity import ActivityClock
 from farflung.telemetry.heartbeat import Vitals
 from farflung.validator.config import ValidatorConfig
@@ -151,7 +151,7 @@ class Validator:
             with self._activity.waiting("first policy"):
                 files = await self._policy_files()
         tokenizer, model = Tokenizer.from_files(files), read_config(json.loads(files[CONFIG_FILE]))
-        self._recomputing = self._made_to_recompute(never_drawn(tokenizer, model))
+        self._recomputing = self._made_to_recompute(never_drawn(tokenizer, model), end_of_sequence(tokenizer, model))
         return JudgingProcess(
             files,
             self._pool,
@@ -160,7 +160,9 @@ class Validator:
             max_bytes=self._config.max_judging_bytes,
         )
 
-    def _made_to_recompute(self, reserved_token_ids: tuple[int, ...]) -> "Recomputing | None":
+    def _made_to_recompute(
+        self, reserved_token_ids: tuple[int, ...], eos_token_ids: tuple[int, ...]
+    ) -> "Recomputing | None":
         if self._pool.proofs is None:
             return None
         from farflung.validator.recomputing import Recomputing  # brings torch, which others do without
@@ -174,6 +176,7 @@ class Validator:
             fetcher=self._fetcher,
             guard=self._guard,
             reserved_token_ids=reserved_token_ids,
+            eos_token_ids=eos_token_ids,
         )
 
     async def _policy_files(self) -> dict[str, bytes] | None:

@@ -98,6 +98,21 @@ DEFAULT_RULES = ProofRules(
 better ones."""
 
 
+class Resampled(Record, frozen=True, kw_only=True):
+    """A rollout that was sampled again from its draw seed (`validator.sampling_again`)."""
+
+    num_tokens: int
+    """That were compared."""
+    num_differences: int
+    """Of these, tokens that came out differently."""
+    max_margin: float
+    """Largest score by which a claimed token lies below the one that came out."""
+
+    def __post_init__(self) -> None:
+        require_counts(num_tokens=self.num_tokens, num_differences=self.num_differences)
+        require_finite("margin", (self.max_margin,))
+
+
 class RolloutFigures(Record, frozen=True, kw_only=True):
     """One rollout beside the verifier's own computation."""
 
@@ -119,6 +134,8 @@ class RolloutFigures(Record, frozen=True, kw_only=True):
     logprob_error: float
     logprobs: str = ""
     """Base64 of the verifier's float32 logprobs [T], little-endian, 0 where the token is not the model's."""
+    resampled: Resampled | None = None
+    """Of the one rollout of an audited submission."""
 
     @classmethod
     def nothing(cls, group: int, sample: int) -> Self:

@@ -21,6 +21,7 @@ from farflung.model.characters import character_tokenizer
 from farflung.model.factory import random_state, tiny_config
 from farflung.model.folder import load_folder, save_folder
 from farflung.model.vocabulary import end_of_sequence, never_drawn
+from farflung.proofs.commitments import Commitments
 from farflung.wire.lease import Lease
 from farflung.wire.pool import EnvironmentSpec, PoolSpec
 from farflung.wire.proof import DEFAULT_RULES
@@ -86,8 +87,9 @@ async def setting(tmp_path: Path) -> Setting:
     ]
     engine = TorchEngine(config, max_batch_rows=8)
     engine.load_weights(state, 0)
-    play(engine, seats, params, SEED, with_hidden=True)
-    rows = [row for seat in seats for row in rollouts_of(seat, lease)]
+    proofs = Commitments("sketch", SEED)
+    play(engine, seats, params, SEED, sink=proofs)
+    rows = [row for seat in seats for row in rollouts_of(seat, lease, proofs)]
     async with coordinator(tmp_path, pool, database_url=f"sqlite:///{tmp_path}/coordinator.db"):
         pass
     return Setting(tmp_path, pool, rows)

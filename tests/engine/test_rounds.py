@@ -1,6 +1,7 @@
 """Episodes through an engine: their draws are their own, however they are batched."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,10 +30,10 @@ class Watched(FakeEngine):
         self.calls: list[list[GroupRequest]] = []
 
     def generate(
-        self, requests: Sequence[GroupRequest], params: SamplingParams, draw_seed: bytes, *, with_hidden: bool = False
+        self, requests: Sequence[GroupRequest], params: SamplingParams, draw_seed: bytes, **options: Any
     ) -> list[Completion]:
         self.calls.append(list(requests))
-        return super().generate(requests, params, draw_seed, with_hidden=with_hidden)
+        return super().generate(requests, params, draw_seed, **options)
 
 
 def seats_of(environment: TakeAway | GuessLetter, groups: Sequence[int], num_samples: int) -> list[Seat]:

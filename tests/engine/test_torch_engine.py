@@ -172,6 +172,25 @@ def test_every_end_of_sequence_id_ends_and_reserved_ids_are_never_drawn() -> Non
         assert completion.logprobs.dtype == np.float32
 
 
+def test_a_sink_is_given_every_state_in_order_while_nothing_is_kept() -> None:
+    class Collected:
+        def __init__(self) -> None:
+            self.states: dict[tuple[int, int], list[torch.Tensor]] = {}
+
+        def add(self, group: int, sample: int, states_TD: torch.Tensor) -> None:
+            self.states.setdefault((group, sample), []).append(states_TD)
+
+    asked = some_requests([5, 5])
+    sink = Collected()
+    made = engine_of(max_batch_rows=3).generate(asked, sampling(150), SEED, sink=sink)
+    kept = engine_of(max_batch_rows=3).generate(asked, sampling(150), SEED, with_hidden=True)
+    assert all(each.hidden is None for each in made)
+    assert any(len(each.tokens) > 64 for each in made), "else all came in one portion"
+    for each in kept:
+        assert each.hidden is not None
+        assert torch.equal(torch.cat(sink.states[each.group, each.sample]), torch.from_numpy(each.hidden))
+
+
 def test_a_limit_of_one_token_works_with_hidden_states() -> None:
     """Case 57: one token, one state, no crash in whatever reads the proof."""
     requests = some_requests([5, 5])

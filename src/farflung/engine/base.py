@@ -108,6 +108,17 @@ class Cancelled(Exception):
     """`generate` was told to stop; nothing of the call is kept."""
 
 
+class StateSink(Protocol):
+    """Takes states while they are made, so that they need not be kept (`proofs.commitments`)."""
+
+    def add(self, group: int, sample: int, states_TD: Tensor) -> None:
+        """[T, d] post-final-norm states that predicted the next T tokens of this completion, in order.
+
+        The tensor may be a part of a larger one that is not changed afterwards.
+        """
+        ...
+
+
 class Engine(Protocol):
     """Synchronous; the caller decides which thread it runs on."""
 
@@ -118,10 +129,15 @@ class Engine(Protocol):
         draw_seed: bytes,
         *,
         with_hidden: bool = False,
+        sink: StateSink | None = None,
     ) -> list[Completion]:
         """Sample every group to its end; ordered by (group, sample).
 
         The tokens depend on the request, the weights, the params and the seed, not on what else is in the batch.
+
+        Args:
+            with_hidden: keep every state, for `Completion.hidden`.
+            sink: is given every state on the way.
 
         Raises:
             ValueError: a prompt is empty, has ids out of range, or does not fit; a sample comes twice.

@@ -8,10 +8,11 @@ with the same logprob. Hidden states are zeros but for the first entry, which is
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams, in_order
+from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams, StateSink, in_order
 from farflung.model.adapter_files import Adapter
 from farflung.model.weights_update import Changed
 from farflung.slots.noise import noise_bits, position_keys, row_keys
@@ -71,6 +72,7 @@ class FakeEngine:
         draw_seed: bytes,
         *,
         with_hidden: bool = False,
+        sink: StateSink | None = None,
     ) -> list[Completion]:
         """As `engine.base.Engine.generate`; a `temperature` of 0 makes every token the lowest unreserved id."""
         unreserved = np.setdiff1d(np.arange(self._vocab_size), params.reserved_token_ids).astype(np.int32)
@@ -82,7 +84,10 @@ class FakeEngine:
                 if self._should_stop is not None and self._should_stop():
                     raise Cancelled
                 tokens = self._tokens(request, sample, params, draw_seed, unreserved)
-                completions.append(self._completion(request, sample, tokens, params, len(unreserved), with_hidden))
+                made = self._completion(request, sample, tokens, params, len(unreserved), with_hidden)
+                completions.append(made)
+                if sink is not None:
+                    sink.add(request.group, sample, torch.from_numpy(self._hidden(made.tokens)))
         return sorted(completions, key=lambda completion: (completion.group, completion.sample))
 
     def _tokens(
@@ -117,15 +122,16 @@ class FakeEngine:
         has_eos = bool(ends.size) and ends[0] < longest
         tokens = tokens[: ends[0] + 1 if has_eos else longest]
         self._num_tokens += len(tokens)
-        hidden = None
-        if with_hidden:
-            hidden = np.zeros((len(tokens), self._hidden_size), dtype=np.float32)
-            hidden[:, 0] = tokens
         return Completion(
             group=request.group,
             sample=sample,
             tokens=tokens,
             logprobs=np.full(len(tokens), -np.log(num_unreserved), dtype=np.float32),
             stop_reason=StopReason.EOS if has_eos else StopReason.LENGTH,
-            hidden=hidden,
+            hidden=self._hidden(tokens) if with_hidden else None,
         )
+
+    def _hidden(self, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
+        hidden = np.zeros((len(tokens), self._hidden_size), dtype=np.float32)
+        hidden[:, 0] = tokens
+        return hidden

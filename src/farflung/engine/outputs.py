@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from farflung.engine.base import Completion, GroupRequest
+from farflung.engine.base import Completion, GroupRequest, StateSink
 from farflung.errors import OurFault
 from farflung.wire.rollout import StopReason
 
@@ -25,10 +25,20 @@ class Outputs:
     """
 
     def __init__(
-        self, requests: Sequence[GroupRequest], max_tokens: int, *, hidden_size: int | None, device: torch.device
+        self,
+        requests: Sequence[GroupRequest],
+        max_tokens: int,
+        *,
+        hidden_size: int | None,
+        device: torch.device,
+        sink: StateSink | None = None,
     ) -> None:
-        """`hidden_size` None: states are not kept."""
-        self._requests = requests
+        """
+        Args:
+            hidden_size: None = states are not kept.
+            sink: is given all states, up to `STEPS_PER_WRITE` of each completion at a time.
+        """
+        self._requests, self._sink = requests, sink
         self.num_completions = sum(request.num_samples for request in requests)
         num_cells = self.num_completions * max_tokens
         self._max_tokens = max_tokens
@@ -52,7 +62,8 @@ class Outputs:
     def add(self, cells_n: Tensor, tokens_n: Tensor, logprobs_n: Tensor, states_nD: Tensor) -> None:
         """One step's draws; the tensors must not change afterwards."""
         kept = (cells_n, tokens_n, logprobs_n)
-        self._pending.append(kept if self._hidden is None else (*kept, states_nD))
+        has_use = self._hidden is not None or self._sink is not None
+        self._pending.append((*kept, states_nD) if has_use else kept)
         if len(self._pending) == STEPS_PER_WRITE:
             self._write()
 
@@ -97,3 +108,15 @@ class Outputs:
         self._logprobs.index_copy_(0, cells, logprobs)
         if self._hidden is not None:
             self._hidden.index_copy_(0, cells, states[0].float())
+        if self._sink is not None:
+            self._pass_on(self._sink, cells, states[0])
+
+    def _pass_on(self, sink: StateSink, cells: Tensor, states_nD: Tensor) -> None:
+        """Cells are in order of completions, and within them of positions."""
+        ordered, order = cells.sort()
+        numbers, counts = torch.unique_consecutive(ordered // self._max_tokens, return_counts=True)
+        parts = states_nD.index_select(0, order).split(counts.tolist())
+        rows = list(self.rows)
+        for number, part in zip(numbers.tolist(), parts, strict=True):
+            group, sample = rows[number]
+            sink.add(group, sample, part)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParams
+from farflung.engine.base import Completion, Engine, GroupRequest, SamplingParams, StateSink
 from farflung.envs.playing import Episode, Pending
 
 
@@ -43,7 +43,12 @@ class Seat:
 
 
 def play(
-    engine: Engine, seats: Sequence[Seat], params: SamplingParams, draw_seed: bytes, *, with_hidden: bool = False
+    engine: Engine,
+    seats: Sequence[Seat],
+    params: SamplingParams,
+    draw_seed: bytes,
+    *,
+    sink: StateSink | None = None,
 ) -> None:
     """Play every episode to its end.
 
@@ -53,7 +58,7 @@ def play(
     """
     while waiting := [seat for seat in seats if seat.episode.pending is not None]:
         by_sample = {(seat.group, seat.sample_of(_pending(seat).agent)): seat for seat in waiting}
-        for made in engine.generate(_requests(waiting), params, draw_seed, with_hidden=with_hidden):
+        for made in engine.generate(_requests(waiting), params, draw_seed, sink=sink):
             seat = by_sample[made.group, made.sample]
             seat.drawn.append(made)
             seat.episode.take(made.tokens.tolist())

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from farflung.engine.base import Completion, GroupRequest, SamplingParams
+from farflung.engine.base import Completion, GroupRequest, SamplingParams, StateSink
 from farflung.engine.forward import MIN_BATCH_ROWS
 from farflung.engine.noise_ahead import NoiseAhead
 from farflung.engine.outputs import Outputs
@@ -39,6 +39,7 @@ class Run:
         *,
         num_rows: int,
         with_hidden: bool,
+        sink: StateSink | None = None,
     ) -> None:
         """Args: rows: fitted, with none in flight."""
         self._model_rows, self._requests, self._params = rows, requests, params
@@ -54,6 +55,7 @@ class Run:
             self._num_columns,
             hidden_size=width if with_hidden else None,
             device=self._device,
+            sink=sink,
         )
         self._mask_V = self._is_eos_V = self._noise = None
         if params.reserved_token_ids:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams, in_order
+from farflung.engine.base import Cancelled, Completion, EngineStats, GroupRequest, SamplingParams, StateSink, in_order
 from farflung.engine.rows_of import rows_of
 from farflung.engine.run import Run
 from farflung.model.adapted import detach, put_adapter
@@ -105,6 +105,7 @@ class TorchEngine:
         draw_seed: bytes,
         *,
         with_hidden: bool = False,
+        sink: StateSink | None = None,
     ) -> list[Completion]:
         """Sample every group to its end; ordered by (group, sample).
 
@@ -121,7 +122,7 @@ class TorchEngine:
         self._check(requests, params)
         started_s = time.perf_counter()
         with torch.inference_mode():
-            run = self._begin(requests, params, draw_seed, with_hidden)
+            run = self._begin(requests, params, draw_seed, with_hidden, sink)
             try:
                 while self._go_on() and run.step():
                     pass
@@ -138,12 +139,17 @@ class TorchEngine:
         return True
 
     def _begin(
-        self, requests: Sequence[GroupRequest], params: SamplingParams, draw_seed: bytes, with_hidden: bool
+        self,
+        requests: Sequence[GroupRequest],
+        params: SamplingParams,
+        draw_seed: bytes,
+        with_hidden: bool,
+        sink: StateSink | None,
     ) -> Run:
         num_rows = min(self._max_batch_rows, sum(request.num_samples for request in requests))
         longest = max(len(request.prompt_tokens) + request.limit(params) for request in requests)
         self._rows.fit(num_rows, longest)
-        return Run(self._rows, requests, params, draw_seed, num_rows=num_rows, with_hidden=with_hidden)
+        return Run(self._rows, requests, params, draw_seed, num_rows=num_rows, with_hidden=with_hidden, sink=sink)
 
     def _check(self, requests: Sequence[GroupRequest], params: SamplingParams) -> None:
         vocab_size = self._config.vocab_size

@@ -33,11 +33,11 @@ _SIGNS_OF_BYTE = torch.tensor([[1.0 - 2.0 * (byte >> bit & 1) for bit in range(8
 _PERSON = b"farflung/skch/1"
 
 
-def chunk_keys(draw_seed: bytes, group: int, sample: int, num: int) -> NDArray[np.int32]:
-    """int32 keys [C, 2] of the sign matrices of a rollout's chunks."""
+def chunk_keys(draw_seed: bytes, group: int, sample: int, num: int, *, first: int = 0) -> NDArray[np.int32]:
+    """int32 keys [C, 2] of the sign matrices of `num` of a rollout's chunks, from the `first` on."""
     keyed = hashlib.blake2b(key=draw_seed, digest_size=8, person=_PERSON)
     digests = []
-    for chunk in range(num):
+    for chunk in range(first, first + num):
         hasher = keyed.copy()
         hasher.update(b"".join(number.to_bytes(8, "little") for number in (group, sample, chunk)))
         digests.append(hasher.digest())

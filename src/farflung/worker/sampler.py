@@ -6,7 +6,7 @@ Does not know the network; one lease, one policy version.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
@@ -29,10 +29,9 @@ from farflung.model.devices import CPU
 from farflung.model.tokenizer import Tokenizer
 from farflung.model.vocabulary import end_of_sequence, never_drawn
 from farflung.model.weights import from_safetensors_bytes, views_of_safetensors
-from farflung.proofs import scheme as commitments
+from farflung.proofs.commitments import Commitments
 from farflung.wire.lease import Lease
 from farflung.wire.pool import PoolSpec
-from farflung.wire.proof import Scheme
 from farflung.wire.rollout import Rollout, StopReason
 from farflung.wire.task import Task
 
@@ -140,9 +139,10 @@ class Sampler:
             Unworkable: a prompt is longer than the pool allows, or an episode ends before every agent has spoken.
             Cancelled: the engine was told to stop.
         """
+        proofs = commitments_of(lease, pool)
         if isinstance(environment, Episodic):
-            seats = self.play(lease, environment, pool)
-            return [rollout for seat in seats for rollout in rollouts_of(seat, lease, scheme_of(pool))]
+            seats = self.play(lease, environment, pool, proofs)
+            return [rollout for seat in seats for rollout in rollouts_of(seat, lease, proofs)]
         tasks = [
             environment.task("train", index, target)
             for index, target in zip(lease.task_indices, lease.target_lengths, strict=True)
@@ -162,14 +162,19 @@ class Sampler:
                     f"is {pool.max_prompt_tokens}"
                 )
         draw_seed = bytes.fromhex(lease.draw_seed)
-        completions = self._engine.generate(requests, self._params, draw_seed, with_hidden=pool.proofs is not None)
+        completions = self._engine.generate(requests, self._params, draw_seed, sink=proofs)
         return [
-            _rollout(tasks[completion.group], requests[completion.group], completion, lease, scheme_of(pool))
+            _rollout(tasks[completion.group], requests[completion.group], completion, lease, proofs)
             for completion in completions
         ]
 
-    def play(self, lease: Lease, environment: Environment, pool: PoolSpec) -> list[Seat]:
+    def play(
+        self, lease: Lease, environment: Environment, pool: PoolSpec, proofs: Commitments | None = None
+    ) -> list[Seat]:
         """Every episode of the lease, by (group, number).
+
+        Args:
+            proofs: is given the states behind every turn.
 
         Raises:
             Unworkable: an episode ended before every agent had a turn.
@@ -187,19 +192,21 @@ class Sampler:
             for number in range(pool.group_size)
         ]
         draw_seed = bytes.fromhex(lease.draw_seed)
-        play(self._engine, seats, self._params, draw_seed, with_hidden=pool.proofs is not None)
+        play(self._engine, seats, self._params, draw_seed, sink=proofs)
         for seat in seats:
             if problem := seat.episode.unplayable:
                 raise Unworkable(f"task {tasks[seat.group].task_id}: {problem}")
         return seats
 
 
-def scheme_of(pool: PoolSpec) -> Scheme:
-    """Of commitments; where none are asked for, no states are kept, and nothing follows from it."""
-    return "sketch" if pool.proofs is None else pool.proofs.scheme
+def commitments_of(lease: Lease, pool: PoolSpec) -> Commitments | None:
+    """For the rollouts of a lease; None in pools that ask for none."""
+    return None if pool.proofs is None else Commitments(pool.proofs.scheme, bytes.fromhex(lease.draw_seed))
 
 
-def _rollout(task: Task, request: GroupRequest, completion: Completion, lease: Lease, scheme: Scheme) -> Rollout:
+def _rollout(
+    task: Task, request: GroupRequest, completion: Completion, lease: Lease, proofs: Commitments | None
+) -> Rollout:
     return Rollout(
         env=task.env,
         task_id=task.task_id,
@@ -211,21 +218,16 @@ def _rollout(task: Task, request: GroupRequest, completion: Completion, lease: L
         stop_reason=completion.stop_reason,
         policy_version=lease.policy_version,
         target_length=task.target_length,
-        proof=_proof([completion], lease, scheme),
+        proof=b"" if proofs is None else proofs.proof(completion.group, completion.sample),
     )
 
 
-def _proof(drawn: Sequence[Completion], lease: Lease, scheme: Scheme) -> bytes:
-    """Of all that the model drew in one rollout; empty where no proof is asked for."""
-    hidden = [made.hidden for made in drawn if made.hidden is not None]
-    if not hidden:
-        return b""
-    states_TD = torch.from_numpy(np.concatenate(hidden))
-    return commitments.build(scheme, states_TD, bytes.fromhex(lease.draw_seed), drawn[0].group, drawn[0].sample)
+def rollouts_of(seat: Seat, lease: Lease, proofs: Commitments | None = None) -> list[Rollout]:
+    """One per agent of an episode that is over.
 
-
-def rollouts_of(seat: Seat, lease: Lease, scheme: Scheme = "sketch") -> list[Rollout]:
-    """One per agent of an episode that is over."""
+    Args:
+        proofs: what was given the states behind its turns; None where no proof is asked for.
+    """
     episode = seat.episode
     return [
         Rollout(
@@ -239,7 +241,7 @@ def rollouts_of(seat: Seat, lease: Lease, scheme: Scheme = "sketch") -> list[Rol
             stop_reason=StopReason.EOS if episode.ends_in_eos(agent) else StopReason.LENGTH,
             policy_version=lease.policy_version,
             target_length=episode.task.target_length,
-            proof=_proof(seat.drawn_by(agent), lease, scheme),
+            proof=b"" if proofs is None else proofs.proof(seat.group, seat.sample_of(agent)),
         )
         for agent, view in enumerate(episode.views)
     ]

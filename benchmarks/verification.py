@@ -59,6 +59,8 @@ RULES: Mapping[str, tuple[Scheme, IsRejected]] = {
 COOLER = (0.9, 0.7)
 RATES = {"tiny": (1e-4, 1e-3), "smollm2": (1e-6, 1e-5)}
 """Learning rates of the chains of versions; the smaller ones are usual for such models."""
+PUBLISHED_EVERY = {"tiny": 5, "smollm2": 1}
+"""Blocks of honest work of which one carries commitments in the published format as well."""
 NUM_STEERED = {"tiny": 64, "smollm2": 2}
 """Submissions whose gaps are looked at."""
 Block = Callable[[int], Bench]
@@ -106,11 +108,15 @@ def smollm2(num_submissions: int = 96) -> None:
     _honest("smollm2", block, -(-num_submissions // size))
 
 
-def _both(
-    bench: Bench, made: Sequence[Completion], examine: Callable[[Bench, Rows], Submissions]
+def _examined(
+    bench: Bench,
+    made: Sequence[Completion],
+    examine: Callable[[Bench, Rows], Submissions],
+    schemes: Sequence[Scheme] = ("sketch", "toploc"),
 ) -> dict[str, Submissions]:
     """By scheme: the same completions with either commitment."""
-    return {each.scheme: examine(each, each.rows(made)) for each in (bench, replace(bench, scheme="toploc"))}
+    benches = [bench if scheme == bench.scheme else replace(bench, scheme=scheme) for scheme in schemes]
+    return {each.scheme: examine(each, each.rows(made)) for each in benches}
 
 
 def _honest(model: str, block: Block, num_blocks: int) -> None:
@@ -119,7 +125,8 @@ def _honest(model: str, block: Block, num_blocks: int) -> None:
     for number in range(num_blocks):
         name, variation = list(VARIATIONS.items())[number % len(VARIATIONS)]
         bench = block(number)
-        for scheme, submissions in _both(bench, variation.sample(bench), variation.examine).items():
+        schemes: tuple[Scheme, ...] = ("sketch", "toploc") if number % PUBLISHED_EVERY[model] == 0 else ("sketch",)
+        for scheme, submissions in _examined(bench, variation.sample(bench), variation.examine, schemes).items():
             found[name].setdefault(scheme, []).extend(submissions)
     spent_s = time.process_time() - started_s
     for name, by_scheme in found.items():
@@ -186,7 +193,7 @@ def _workers(bench: Bench) -> Iterator[tuple[str, list[Completion]]]:
 
 def _cheats(model: str, bench: Bench) -> None:
     for worker, made in _workers(bench):
-        found = _both(bench, made, lambda each, rows: each.examined(rows))
+        found = _examined(bench, made, lambda each, rows: each.examined(rows))
         for name, (scheme, is_rejected) in RULES.items():
             _record_caught(f"verification/{model}/{name}/caught/{worker}", found[scheme], is_rejected)
 

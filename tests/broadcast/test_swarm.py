@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from farflung.broadcast.sources import SourceBook
 from farflung.broadcast.swarm import Swarm, SwarmPolicy
@@ -80,6 +82,23 @@ async def test_one_bad_relay_of_three_costs_no_chunk(bad: Behaviour) -> None:
     await fetch_all(swarm)
     assert network.asked["c"] < 15
     assert set(swarm.book.liars) == ({"c"} if bad in (liar, rude) else set())
+
+
+@settings(max_examples=40, deadline=None)
+@given(bit=st.integers(0, 7999), name=st.sampled_from("abc"))
+def test_any_flipped_bit_is_put_down_to_the_relay_that_sent_it(bit: int, name: str) -> None:
+    async def flipping(sha256: str) -> bytes:
+        data = bytearray(CHUNKS[sha256])
+        data[bit // 8] ^= 1 << bit % 8
+        return bytes(data)
+
+    async def fetch() -> dict[str, str]:
+        behaviours: dict[str, Behaviour] = {"a": honest, "b": honest, "c": honest, name: flipping}
+        swarm = Network(origin=honest, **behaviours).swarm()
+        await fetch_all(swarm)
+        return dict(swarm.book.liars)
+
+    assert set(asyncio.run(fetch())) == {name}
 
 
 async def test_without_a_fit_relay_the_origin_is_asked() -> None:

@@ -23,10 +23,16 @@ CHUNK_BYTES = 1000
 
 
 def version(
-    number: int, previous: Manifest | None = None, *, key: NodeKey = TRAINER, salt: int = 0, num_chunks: int = 20
+    number: int,
+    previous: Manifest | None = None,
+    *,
+    key: NodeKey = TRAINER,
+    salt: int = 0,
+    num_chunks: int = 20,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> tuple[Manifest, dict[str, bytes]]:
     """A signed version with files of `num_chunks` chunks in all, none of which another version has."""
-    weights = b"".join(bytes([number, salt, index]) + bytes(CHUNK_BYTES - 3) for index in range(num_chunks))
+    weights = b"".join(bytes([number, salt, index]) + bytes(chunk_bytes - 3) for index in range(num_chunks))
     prepared: PreparedPolicy = prepare(
         {"model.safetensors": weights},
         tensors=(),
@@ -36,7 +42,7 @@ def version(
         published_at_ms=1,
         expires_at_ms=1 << 50,
         previous_digest="" if previous is None else previous.digest(),
-        chunk_bytes=CHUNK_BYTES,
+        chunk_bytes=chunk_bytes,
     )
     return sign(prepared.manifest, key), {sha256: bytes(data) for sha256, data in prepared.chunks.items()}
 

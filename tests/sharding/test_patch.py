@@ -1,6 +1,5 @@
 """Patches between weights files: bit for bit, near the information bound, and never trusted."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from bit_files import file_of
 from farflung.errors import PeerFault
 from farflung.sharding.patch_apply import apply_patch
 from farflung.sharding.patch_build import build_patch
@@ -25,17 +25,6 @@ TENSORS = {
 }
 
 Arrays = dict[str, NDArray[Any]]
-
-
-def file_of(arrays: Arrays, dtypes: dict[str, str]) -> bytes:
-    """A safetensors file of bit patterns."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    at = 0
-    for name, array in arrays.items():
-        header[name] = {"dtype": dtypes[name], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
-        at += array.nbytes
-    text = json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + b"".join(array.tobytes() for array in arrays.values())
 
 
 def random_arrays(seed: int) -> tuple[Arrays, dict[str, str]]:

@@ -158,8 +158,14 @@ def publishable_state(masters: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def to_safetensors_bytes(state: Mapping[str, Tensor], dtype: torch.dtype = torch.bfloat16) -> bytes:
-    """One safetensors file; the same state gives the same bytes."""
-    tensors = {name: state[name].detach().to(device="cpu", dtype=dtype).contiguous() for name in state}
+    """One safetensors file; the same state gives the same bytes. Tensors that share memory are written out each."""
+    tensors: dict[str, Tensor] = {}
+    storages: set[int] = set()
+    for name in state:
+        tensor = state[name].detach().to(device="cpu", dtype=dtype).contiguous()
+        storage = tensor.untyped_storage().data_ptr()
+        tensors[name] = tensor.clone() if storage in storages else tensor
+        storages.add(storage)
     data: bytes = safetensors.torch.save(tensors, metadata={"format": "pt"})
     return data
 

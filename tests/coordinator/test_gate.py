@@ -251,7 +251,7 @@ async def test_an_address_holds_only_so_many_leases_and_others_go_on(
         assert await pool.lease("sybil-3") is not None, "work that is handed in makes room"
 
 
-async def test_an_address_that_asks_too_often_is_told_to_come_again(
+async def test_w28_an_address_that_asks_too_often_is_told_to_come_again(
     start: Any, stranger: Callable[[str], None]
 ) -> None:
     async with start(max_requests_per_s=1.0) as pool:

@@ -18,6 +18,7 @@ from farflung.trainer.feed import Feed
 from farflung.trainer.inbox import Inbox
 from farflung.trainer.intake import IntakeRules
 from farflung.trainer.publisher import Publisher
+from farflung.trainer.regrading import REGRADED_DIFFERENTLY, Regrader
 from farflung.trainer.samples import batch_items, training_set
 from farflung.wire.batch import SlotDrop
 from farflung.wire.manifest import Publication
@@ -25,7 +26,7 @@ from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
 from farflung.wire.verdict import RejectReason
 from running_pool import TRAINER, Crew, coordinator, crew, until
-from tiny_pool import description, pool_spec, reserved, tiny_policy
+from tiny_pool import description, environment, pool_spec, reserved, tiny_policy
 
 
 def an_inbox(pool: PoolSpec, window_slots: int = 2) -> Inbox:
@@ -278,3 +279,23 @@ async def test_a_deterministic_run_does_not_go_on_without_an_accepted_slot(tmp_p
         (tmp_path / "store" / bench.crew.submissions[first].file_key).unlink()
         with pytest.raises(UserError, match=f"accepted slot {first} cannot be read .*restore the coordinator's store"):
             await asyncio.wait_for(bench.feed.run(), 10)
+
+
+async def test_a_slot_that_the_trainer_grades_differently_is_dropped_for_that_reason(tmp_path: Path) -> None:
+    """The crew's validator gives 0, 1, 0, 1, whatever the answers are; the first slot is looked at."""
+    looks = iter((0.0, 1.0, 1.0))
+    async with a_bench(tmp_path) as bench:
+        bench.feed = Feed(
+            bench.client,
+            bench.patience,
+            IntakeRules(pool=bench.pool, vocab_size=description().config.vocab_size, reserved_token_ids=reserved()),
+            bench.inbox,
+            poll_s=0.2,
+            regrader=Regrader(environment(), description().tokenizer, 0.5, lambda: next(looks)),
+        )
+        async with bench.reading():
+            await bench.crew.deliver(3)
+            batch = await bench.inbox.take(0)
+        assert batch is not None
+        assert batch.drops == (SlotDrop(slot=0, reason=REGRADED_DIFFERENTLY),)
+        assert {entry.slot for entry in batch.entries} == {1, 2}

@@ -389,6 +389,12 @@ class TrainerConfig(Config):
         description="Every so many versions the weights are published whole; those between are patches where these "
         "are smaller. 1 = no patches.",
     )
+    regrade_share: float = Field(
+        0.02,
+        ge=0,
+        le=1,
+        description="Share of accepted slots whose rewards the trainer computes once more before it learns from them.",
+    )
     num_samples_logged: int = Field(8, ge=0, description="Completions written to samples.jsonl per evaluation.")
     heartbeat_s: float = Field(2.0, gt=0, description="Seconds between signs of life.")
     poll_s: float = Field(10.0, gt=0, description="How long one request for outcomes may wait at the coordinator.")

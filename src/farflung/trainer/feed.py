@@ -12,6 +12,7 @@ from farflung.errors import PeerFault, UserError
 from farflung.rl.types import Batch
 from farflung.trainer.inbox import Inbox
 from farflung.trainer.intake import IntakeRules, graded_groups
+from farflung.trainer.regrading import REGRADED_DIFFERENTLY, Regrader
 from farflung.trainer.samples import TrainingSet, batch_items
 from farflung.wire.batch import BatchItem, SlotOutcome
 from farflung.wire.submission import Submission
@@ -34,8 +35,20 @@ class Feed:
     """
 
     def __init__(
-        self, client: CoordinatorClient, patience: Patience, rules: IntakeRules, inbox: Inbox, *, poll_s: float
+        self,
+        client: CoordinatorClient,
+        patience: Patience,
+        rules: IntakeRules,
+        inbox: Inbox,
+        *,
+        poll_s: float,
+        regrader: Regrader | None = None,
     ) -> None:
+        """
+        Args:
+            regrader: grades some slots once more; None = validators are believed.
+        """
+        self._regrader = regrader
         self._client = client
         self._patience = patience
         self._rules = rules
@@ -118,6 +131,11 @@ class Feed:
                 ) from error
             logger.warning("accepted slot %d is dropped: %s", outcome.slot, error)
             await self._inbox.give_up(outcome.slot, UNREADABLE)
+            return
+        problem = None if self._regrader is None else await asyncio.to_thread(self._regrader.problem, groups)
+        if problem is not None:
+            logger.error("accepted slot %d is not learned from: %s", outcome.slot, problem)
+            await self._inbox.give_up(outcome.slot, REGRADED_DIFFERENTLY)
             return
         self.submissions[outcome.slot] = submission
         await self._inbox.admit(outcome.slot, outcome.policy_version, groups, submission.num_tokens, submission.node)

@@ -26,6 +26,7 @@ FREE = (
     "max_versions",
     "num_samples_logged",
     "poll_s",
+    "regrade_share",
     "snapshot_every",
     "unreachable_s",
 )

@@ -40,6 +40,7 @@ from farflung.trainer.marks import Mark, Marks, pass_by
 from farflung.trainer.member_metrics import member_metrics
 from farflung.trainer.ports import PolicyTarget, RolloutSource
 from farflung.trainer.publisher import Publisher
+from farflung.trainer.regrading import Regrader
 from farflung.trainer.samples import group_rewards
 from farflung.trainer.setup import Setup, set_up
 from farflung.trainer.warm_start import warm_start
@@ -107,7 +108,14 @@ async def run(
                     pool=pool,
                     setup=setup,
                     inbox=inbox,
-                    feed=Feed(client, patience, _intake_rules(setup, pool), inbox, poll_s=config.poll_s),
+                    feed=Feed(
+                        client,
+                        patience,
+                        _intake_rules(setup, pool),
+                        inbox,
+                        poll_s=config.poll_s,
+                        regrader=_regrader(config, setup, pool),
+                    ),
                     publisher=Publisher(
                         client,
                         patience,
@@ -418,3 +426,10 @@ def _intake_rules(setup: Setup, pool: PoolSpec) -> IntakeRules:
     return IntakeRules(
         pool=pool, vocab_size=setup.description.config.vocab_size, reserved_token_ids=setup.reserved_token_ids
     )
+
+
+def _regrader(config: TrainerConfig, setup: Setup, pool: PoolSpec) -> Regrader | None:
+    """None in deterministic mode: there nothing may be left out by chance."""
+    if pool.is_deterministic:
+        return None
+    return Regrader(setup.environment, setup.description.tokenizer, config.regrade_share)

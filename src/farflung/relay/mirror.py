@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from farflung.broadcast.servers import Servers
 from farflung.broadcast.swarm import Swarm
+from farflung.broadcast.transport import Transport
 from farflung.broadcast.trust import ManifestTrust
 from farflung.errors import PeerFault, Transient
 from farflung.relay.shelf import Shelf
@@ -32,7 +32,7 @@ class Mirror:
 
     def __init__(
         self,
-        servers: Servers,
+        servers: Transport,
         swarm: Swarm,
         shelf: Shelf,
         trust: ManifestTrust,

@@ -4,7 +4,6 @@ Every fixture goes through a whole verdict: refused for one reason, in little me
 footer tells enough. More of them, footers that lie among them, are in `tests/wire/test_rollout_file.py`.
 """
 
-import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -17,10 +16,12 @@ from farflung.wire.rollout_file import read_rollouts
 from farflung.wire.verdict import RejectReason
 from hostile_files import Change, file_of, lists, with_column, with_field, with_more
 from judged_work import POOL, HandedIn
+from limits import bounded
 from sampled_work import honest
 
-MAX_PEAK_BYTES = 16 << 20
-"""Of what Python and numpy take while a file is refused; the largest bomb would take 80 MB."""
+MAX_S = 10.0
+MAX_BYTES = 48 << 20
+"""That the process may grow by; the largest bomb would take 80 MB."""
 
 
 def file(change: Change = lambda table: table, **options: object) -> bytes:
@@ -121,14 +122,8 @@ def undecoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def refused(data: bytes) -> RejectReason | None:
     """The reason, and no memory taken for it."""
     assert len(data) <= POOL.max_file_bytes, "the size of the file would be enough"
-    tracemalloc.start()
-    try:
-        reason = HandedIn(data=data).reason
-        _, peak_bytes = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak_bytes < MAX_PEAK_BYTES
-    return reason
+    with bounded(max_s=MAX_S, max_bytes=MAX_BYTES):
+        return HandedIn(data=data).reason
 
 
 def test_the_honest_twin_by_the_same_means_is_accepted() -> None:

@@ -8,11 +8,7 @@
 Seeds are fixed; the slow run takes fifty times as many.
 """
 
-import signal
-import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -31,12 +27,13 @@ from farflung.wire.proof import Scheme
 from farflung.wire.rollout_file import read_rollouts, write_rollouts
 from farflung.wire.submission import Submission
 from judged_work import POOL
+from limits import bounded
 from sampled_work import SEED, honest
 
 EXAMPLES, MANY = 150, 5000
 MAX_S = 10.0
 """A hang; honest ones take milliseconds."""
-MAX_PEAK_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 WIDTH = 24
 FILE = write_rollouts(honest(), POOL.digest())
 FOOTER_BYTES = int.from_bytes(FILE[-8:-4], "little") + 8
@@ -48,25 +45,6 @@ SIGNED = sign(
     ),
     KEY,
 )  # fmt: skip
-
-
-@contextmanager
-def bounded() -> Iterator[None]:
-    """Ends what hangs; fails on what takes memory."""
-
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        raise AssertionError("hangs")
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, MAX_S)
-    tracemalloc.start()
-    try:
-        yield
-        assert tracemalloc.get_traced_memory()[1] < MAX_PEAK_BYTES
-    finally:
-        tracemalloc.stop()
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def places(length: int, tail: int) -> st.SearchStrategy[int]:
@@ -88,7 +66,7 @@ def edited(edits: list[tuple[int, bytes, int]]) -> bytes:
 
 
 def file_target(data: bytes) -> None:
-    with bounded():
+    with bounded(max_s=MAX_S, max_bytes=MAX_BYTES):
         try:
             rows = read_rollouts(data, pool_digest=POOL.digest(), max_rollouts=8, max_tokens_per_list=64)
         except PeerFault:
@@ -106,7 +84,7 @@ def footer_target(footer: bytes) -> None:
 
 def proof_target(which: Scheme, proof: bytes, num_tokens: int) -> None:
     states_TD = torch.randn(num_tokens, WIDTH, generator=torch.Generator().manual_seed(num_tokens))
-    with bounded():
+    with bounded(max_s=MAX_S, max_bytes=MAX_BYTES):
         if problem := shape_problem(which, proof, num_tokens):
             assert problem
             with pytest.raises(ValueError, match=r"bytes|modulus|coefficient"):
@@ -118,7 +96,7 @@ def proof_target(which: Scheme, proof: bytes, num_tokens: int) -> None:
 
 
 def signature_target(signature: str) -> None:
-    with bounded():
+    with bounded(max_s=MAX_S, max_bytes=MAX_BYTES):
         try:
             signer = signer_of(msgspec.structs.replace(SIGNED, signature=signature))
         except PeerFault:
@@ -129,7 +107,7 @@ def signature_target(signature: str) -> None:
 
 
 def claim_target(body: bytes) -> None:
-    with bounded():
+    with bounded(max_s=MAX_S, max_bytes=MAX_BYTES):
         try:
             claim = Submission.from_bytes(body)
         except PeerFault:

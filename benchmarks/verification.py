@@ -87,7 +87,7 @@ def tiny(num_submissions: int = 30_000) -> None:
         return Bench(config=loaded.config, state=loaded.state, prompts=prompts, params=params, num_samples=8)
 
     _honest("tiny", block, -(-num_submissions // 250))
-    _cheats("tiny", block(1000))
+    _cheats("tiny", [block(1000)])
     _older("tiny", block(1001))
     _choice("tiny", block(1002))
 
@@ -102,9 +102,9 @@ def smollm2(num_submissions: int = 96) -> None:
         prompts = [tokenizer.encode_chat([Message(role="user", content=text)]) for text in asked]
         return Bench(config=loaded.config, state=loaded.state, prompts=prompts, params=params, num_samples=8)
 
-    _cheats("smollm2", block(1000))
-    _older("smollm2", block(1001))
-    _choice("smollm2", block(1002))
+    _cheats("smollm2", [block(number) for number in range(1000, 1004)])
+    _older("smollm2", block(1004))
+    _choice("smollm2", block(1005))
     _honest("smollm2", block, -(-num_submissions // size))
 
 
@@ -191,11 +191,15 @@ def _workers(bench: Bench) -> Iterator[tuple[str, list[Completion]]]:
         yield f"temperature x {factor}", bench.sampled(params=cooler)
 
 
-def _cheats(model: str, bench: Bench) -> None:
-    for worker, made in _workers(bench):
-        found = _examined(bench, made, lambda each, rows: each.examined(rows))
+def _cheats(model: str, benches: Sequence[Bench]) -> None:
+    found: dict[str, dict[str, Submissions]] = {}
+    for bench in benches:
+        for worker, made in _workers(bench):
+            for scheme, submissions in _examined(bench, made, lambda each, rows: each.examined(rows)).items():
+                found.setdefault(worker, {}).setdefault(scheme, []).extend(submissions)
+    for worker, by_scheme in found.items():
         for name, (scheme, is_rejected) in RULES.items():
-            _record_caught(f"verification/{model}/{name}/caught/{worker}", found[scheme], is_rejected)
+            _record_caught(f"verification/{model}/{name}/caught/{worker}", by_scheme[scheme], is_rejected)
 
 
 def _record_caught(name: str, submissions: Sequence[Submission], is_rejected: IsRejected) -> None:

@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from benchmarks.steering import bits_per_token, gaps_of
 
 from cheats import (
     cut_short,
@@ -32,6 +33,8 @@ from sampled_work import (
     CONFIG,
     OTHER_SEED,
     PARAMS,
+    RESERVED,
+    SEED,
     decoder_of,
     figures,
     fp8,
@@ -41,6 +44,7 @@ from sampled_work import (
     policy,
     prefilled,
     sampled,
+    verifier,
     without_layer,
 )
 
@@ -149,6 +153,18 @@ def test_w17_steering_inside_the_tolerance_is_bounded_by_the_mean() -> None:
     found = proof_problem(measured, LIMITS)
     assert found is not None
     assert found[0] is RejectReason.DRAWS
+
+
+def test_w17_the_mean_margin_leaves_a_fraction_of_the_choices_that_the_largest_does() -> None:
+    """How many completions could be handed in in place of one, in bits: a bound, so at least what is counted below."""
+    rows = honest()
+    gaps = gaps_of(verifier(), rows, SEED, RESERVED, LIMITS.max_margin)
+    free, bounded = bits_per_token(gaps), bits_per_token(gaps, LIMITS.mean_margin)
+    assert free > 0.2, "a cheat could choose at most positions, if nothing else was looked at"
+    assert bounded < free / 2
+    # What steering by a twentieth finds, which passes: one other token in each position that has one.
+    passing = sum(bool(((each > 0) & (each <= 0.05)).any()) for each in gaps)
+    assert passing / len(gaps) < bounded
 
 
 def test_w3_an_update_far_below_the_noise_passes_and_does_no_harm() -> None:

@@ -12,7 +12,9 @@ from farflung.errors import PeerFault, Transient
 from farflung.sharding.plan import ManifestLimits, check_chunk, check_manifest, join, missing
 from farflung.wire.manifest import Chunk, Manifest, ManifestFile
 
-GetChunk = Callable[[str, int], Awaitable[bytes]]
+ChunkBytes = bytes | bytearray
+"""Nobody writes to them."""
+GetChunk = Callable[[str, int], Awaitable[ChunkBytes]]
 """(sha256, num_bytes) -> bytes; raises `Transient` when out of reach, and reads no more than `num_bytes`."""
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -23,18 +25,18 @@ class ChunkCache:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.num_bytes = 0
-        self._chunks: OrderedDict[str, bytes] = OrderedDict()
+        self._chunks: OrderedDict[str, ChunkBytes] = OrderedDict()
 
     def __contains__(self, digest: object) -> bool:
         return digest in self._chunks
 
-    def get(self, digest: str) -> bytes | None:
+    def get(self, digest: str) -> ChunkBytes | None:
         data = self._chunks.get(digest)
         if data is not None:
             self._chunks.move_to_end(digest)
         return data
 
-    def put(self, digest: str, data: bytes) -> None:
+    def put(self, digest: str, data: ChunkBytes) -> None:
         """Keep a checked chunk; one that is larger than the whole cache is not kept."""
         self.num_bytes += len(data) - len(self._chunks.pop(digest, b""))
         self._chunks[digest] = data
@@ -98,15 +100,15 @@ class PolicyFetcher:
         """What manifests are held to."""
         return self._policy.limits
 
-    def _cached(self, files: Sequence[ManifestFile]) -> dict[str, bytes]:
+    def _cached(self, files: Sequence[ManifestFile]) -> dict[str, ChunkBytes]:
         digests = {chunk.sha256 for file in files for chunk in file.chunks}
         found = ((digest, self._cache.get(digest)) for digest in digests)
         return {digest: data for digest, data in found if data is not None}
 
-    async def _fetch_all(self, wanted: Sequence[Chunk]) -> dict[str, bytes]:
+    async def _fetch_all(self, wanted: Sequence[Chunk]) -> dict[str, ChunkBytes]:
         gate = asyncio.Semaphore(self._policy.max_concurrent)
 
-        async def fetch_one(chunk: Chunk) -> tuple[str, bytes]:
+        async def fetch_one(chunk: Chunk) -> tuple[str, ChunkBytes]:
             async with gate:
                 return chunk.sha256, await self._fetch_chunk(chunk)
 
@@ -118,7 +120,7 @@ class PolicyFetcher:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)  # no request outlives this call
 
-    async def _fetch_chunk(self, chunk: Chunk) -> bytes:
+    async def _fetch_chunk(self, chunk: Chunk) -> ChunkBytes:
         """Kept in the cache as soon as it is there and true, so that a failed fetch is resumed, not repeated."""
         for number in range(1, self._policy.max_tries + 1):
             try:

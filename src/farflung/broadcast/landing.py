@@ -12,16 +12,17 @@ import asyncio
 import hashlib
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from farflung.broadcast.fetch import GetChunk
+from farflung.broadcast.fetch import ChunkBytes, GetChunk
 from farflung.errors import OurFault, PeerFault
 from farflung.sharding.plan import ManifestLimits, check_manifest, with_offsets
 from farflung.wire.canonical import MALFORMED_RECORD, sha256_hex
 from farflung.wire.manifest import Manifest, ManifestFile
 
 LIMITS = ManifestLimits()
+_PIECE_BYTES = 1 << 20
 OnBytes = Callable[[int], None]
 """Told of every chunk's bytes as they are on disk, from before or new."""
 
@@ -75,11 +76,10 @@ async def _land_file(
         os.ftruncate(descriptor, file.num_bytes)
         have = await asyncio.to_thread(_chunks_there, descriptor, file)
         on_bytes(sum(chunk.num_bytes for chunk in file.chunks if chunk.index in have))
-        await _fill(file, descriptor, have, get_chunk, max_concurrent, on_bytes)
-        await asyncio.to_thread(os.fsync, descriptor)
+        is_whole = await _fill(file, descriptor, have, get_chunk, max_concurrent, on_bytes)
     finally:
         os.close(descriptor)
-    if not await asyncio.to_thread(_is_file, part, file):
+    if not is_whole:
         part.unlink()
         raise PeerFault(MALFORMED_RECORD, f"{file.name}: chunks join to a file that the manifest disowns")
     os.replace(part, path)
@@ -88,9 +88,16 @@ async def _land_file(
 
 async def _fill(
     file: ManifestFile, descriptor: int, have: set[int], get_chunk: GetChunk, max_concurrent: int, on_bytes: OnBytes
-) -> None:
-    """Get what is lacking, `max_concurrent` chunks at a time; the first failure ends it."""
+) -> bool:
+    """Get what is lacking, `max_concurrent` chunks at a time; the first failure ends it.
+
+    Returns:
+        Whether the whole is the file. It is hashed from its start as far as it is there, while the rest comes.
+    """
     waiting = iter([(offset, chunk) for offset, chunk in with_offsets(file) if chunk.index not in have])
+    landed = {chunk.index: asyncio.Event() for chunk in file.chunks}
+    for index in have:
+        landed[index].set()
     writing: set[asyncio.Task[None]] = set()
 
     async def work() -> None:
@@ -100,18 +107,49 @@ async def _fill(
             writing.add(task)
             await asyncio.shield(task)
             writing.remove(task)
+            landed[chunk.index].set()
             on_bytes(chunk.num_bytes)
 
+    whole = asyncio.create_task(_hash_as_it_lands(file, descriptor, landed))
     tasks = [asyncio.create_task(work()) for _ in range(max_concurrent)]
     try:
         await asyncio.gather(*tasks)
+        return await whole == file.sha256
     finally:
-        for task in tasks:
+        for task in (*tasks, whole):
             task.cancel()
-        await asyncio.gather(*tasks, *writing, return_exceptions=True)  # what came is kept
+        await asyncio.gather(*tasks, whole, *writing, return_exceptions=True)  # what came is kept
 
 
-def _write(descriptor: int, data: bytes, offset: int) -> None:
+async def _hash_as_it_lands(file: ManifestFile, descriptor: int, landed: Mapping[int, asyncio.Event]) -> str:
+    digest = hashlib.sha256()
+    for offset, chunk in with_offsets(file):
+        await landed[chunk.index].wait()
+        await _to_its_end(asyncio.create_task(asyncio.to_thread(_hash_on, digest, descriptor, offset, chunk.num_bytes)))
+    return digest.hexdigest()
+
+
+def _hash_on(digest: "hashlib._Hash", descriptor: int, offset: int, num_bytes: int) -> None:
+    piece = bytearray(min(num_bytes, _PIECE_BYTES))
+    end = offset + num_bytes
+    while offset < end:
+        count = os.preadv(descriptor, [memoryview(piece)[: end - offset]], offset)
+        if not count:
+            return  # somebody cut the file: the hash says so
+        digest.update(memoryview(piece)[:count])
+        offset += count
+
+
+async def _to_its_end(task: "asyncio.Task[None]") -> None:
+    """A thread cannot be cancelled, and what it reads must not go away under it."""
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _write(descriptor: int, data: ChunkBytes, offset: int) -> None:
     view = memoryview(data)
     while view:
         written = os.pwrite(descriptor, view, offset)

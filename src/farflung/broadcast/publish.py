@@ -3,6 +3,7 @@
 This module does not know where chunks go (the caller passes the two writers) or how weights become files.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from farflung.wire.manifest import Manifest, ManifestFile, TensorEntry, WeightsP
 
 CHUNK_BYTES = 8 << 20
 """Default chunk; 4 to 16 MiB keep both the overhead per request and the loss by one bad chunk small."""
+
+MAX_CONCURRENT = 4
+"""Chunks that are written at once: while one is hashed and synced to disk, others are on their way."""
 
 PutChunk = Callable[[str, bytes], Awaitable[None]]
 """Writes a chunk under its sha256; writing one that is there already is a no-op."""
@@ -129,7 +133,18 @@ async def publish(
         How many chunk bytes were written.
     """
     fresh = {digest: data for digest, data in prepared.chunks.items() if digest not in already_published}
-    for digest, data in fresh.items():
-        await put_chunk(digest, data)
+    waiting = iter(fresh.items())
+
+    async def write() -> None:
+        for digest, data in waiting:
+            await put_chunk(digest, data)
+
+    writers = [asyncio.create_task(write()) for _ in range(MAX_CONCURRENT)]
+    try:
+        await asyncio.gather(*writers)
+    finally:
+        for writer in writers:
+            writer.cancel()
+        await asyncio.gather(*writers, return_exceptions=True)  # no request outlives this call
     await put_manifest(prepared.manifest)
     return sum(len(data) for data in fresh.values())

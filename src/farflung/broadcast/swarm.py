@@ -10,13 +10,14 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from farflung.broadcast.fetch import ChunkBytes
 from farflung.broadcast.sources import SourceBook
 from farflung.errors import PeerFault, Transient
 from farflung.wire.canonical import sha256_hex
 
 logger = logging.getLogger(__name__)
 
-AskServer = Callable[[str, str, int], Awaitable[bytes]]
+AskServer = Callable[[str, str, int], Awaitable[ChunkBytes]]
 """(server, sha256, num_bytes) -> bytes, unchecked; reads no more than `num_bytes` + 1, follows no redirect. Raises
 `Transient` when the server does not answer or has no such chunk, `PeerFault` when its answer breaks the protocol."""
 Clock = Callable[[], float]
@@ -38,7 +39,7 @@ class SwarmPolicy:
 class _Request:
     server: str
     started_s: float
-    task: "asyncio.Task[bytes | None]"
+    task: "asyncio.Task[ChunkBytes | None]"
     is_settled: bool = False
     """The book knows how it went."""
 
@@ -52,7 +53,7 @@ class Swarm:
         self._clock = clock
         self._policy = policy
 
-    async def get_chunk(self, sha256: str, num_bytes: int) -> bytes:
+    async def get_chunk(self, sha256: str, num_bytes: int) -> ChunkBytes:
         """The chunk's true bytes.
 
         Raises:
@@ -111,7 +112,7 @@ class Swarm:
             raise PeerFault("chunk_digest", f"every server has sent wrong chunks: {dict(self.book.liars)}")
         await asyncio.sleep(max(0.01, pause_s))
 
-    async def _try(self, name: str, sha256: str, num_bytes: int) -> bytes | None:
+    async def _try(self, name: str, sha256: str, num_bytes: int) -> ChunkBytes | None:
         """The chunk from one server; None, with a note in the book, if it did not come."""
         started_s = self._clock()
         try:

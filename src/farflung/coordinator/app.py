@@ -25,6 +25,7 @@ from farflung.coordinator.core import Core
 from farflung.coordinator.judging import JudgingDesk
 from farflung.coordinator.leasing import LeasingDesk
 from farflung.coordinator.publishing import PublishingDesk
+from farflung.coordinator.relays import RelayDesk
 from farflung.coordinator.status import pool_status
 from farflung.wire import history
 from farflung.wire.epoch import EpochNotices
@@ -32,6 +33,7 @@ from farflung.wire.lease import Forfeit, LeaseRequest
 from farflung.wire.manifest import Publication
 from farflung.wire.node import Heartbeat, Role
 from farflung.wire.panel import Commitment, Reveal
+from farflung.wire.relay import RelayOffer, SourcesWanted
 from farflung.wire.submission import Submission
 from farflung.wire.verdict import EvidenceBundle, Judgement
 
@@ -44,12 +46,14 @@ _PATTERNS = {
     "{key}": "{key:.{1,256}}",
     "{name}": r"{name:[a-z0-9.-]{1,64}}",
 }
-SIGNING_ROLES = frozenset({Role.WORKER, Role.VALIDATOR})
+SIGNING_ROLES = frozenset({Role.WORKER, Role.VALIDATOR, Role.RELAY})
 """Who signs every call in pools that are not open; a trainer signs what it publishes."""
 DOWNLOADABLE = ("rollouts/", "evidence/")
 
 
-def build_app(core: Core, judging: JudgingDesk, gate: Gate, tokens: Mapping[Role, str] | None) -> web.Application:
+def build_app(
+    core: Core, judging: JudgingDesk, relays: RelayDesk, gate: Gate, tokens: Mapping[Role, str] | None
+) -> web.Application:
     """Every route, behind the gate, the error boundary, the limits and the tokens."""
     app = web.Application(middlewares=[through(gate), exchange.boundary, _admitting(core, tokens)])
     app.on_response_prepare.append(_telling(core))
@@ -79,7 +83,9 @@ def build_app(core: Core, judging: JudgingDesk, gate: Gate, tokens: Mapping[Role
         routes.PUBLISH: trainers.publish,
         routes.LAST_PUBLICATION: trainers.last_publication,
         routes.HEARTBEAT: _heartbeat(core),
-        routes.STATUS: _status(core),
+        routes.STATUS: _status(core, relays),
+        routes.OFFER_RELAY: _offer_relay(relays),
+        routes.SOURCES: _sources(relays),
         routes.FINISH: trainers.finish,
     }
     for route, handler in handlers.items():
@@ -145,9 +151,29 @@ def _heartbeat(core: Core) -> Handler:
     return heartbeat
 
 
-def _status(core: Core) -> Handler:
+def _offer_relay(desk: RelayDesk) -> Handler:
+    async def offer_relay(request: web.Request) -> web.StreamResponse:
+        caller = callers.required_caller(request, routes.OFFER_RELAY)
+        offer = await exchange.read_record(request, RelayOffer)
+        callers.check_is_caller(offer.relay, caller)
+        return exchange.record_answer(desk.offer(offer, request.remote))
+
+    return offer_relay
+
+
+def _sources(desk: RelayDesk) -> Handler:
+    async def sources(request: web.Request) -> web.StreamResponse:
+        caller = callers.required_caller(request, routes.SOURCES)
+        wanted = await exchange.read_record(request, SourcesWanted)
+        callers.check_is_caller(wanted.node, caller)
+        return exchange.record_answer(desk.sources(wanted, request.remote))
+
+    return sources
+
+
+def _status(core: Core, relays: RelayDesk) -> Handler:
     async def status(_request: web.Request) -> web.StreamResponse:
-        answer = pool_status(core)
+        answer = pool_status(core, relays.statuses())
         await core.committed()
         return exchange.record_answer(answer)
 
@@ -312,6 +338,9 @@ class _Trainers:
     async def get_chunk(self, request: web.Request) -> web.StreamResponse:
         sha256 = request.match_info["sha256"]
         num_bytes = await self._desk.chunk_size(sha256)
+        path = self._desk.chunk_path(sha256)
+        if path is not None:  # from disk to socket by the kernel, through no memory of ours
+            return web.FileResponse(path, headers={"Content-Type": routes.BYTES_TYPE})
         async with self._core.outgoing.hold(num_bytes, exchange.provider_of(request)):
             return await exchange.send_bytes(request, await self._desk.get_chunk(sha256))
 

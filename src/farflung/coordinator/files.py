@@ -5,6 +5,7 @@ module does not know who may read or write what.
 """
 
 import asyncio
+from pathlib import Path
 
 from farflung.api.routes import MAX_CHUNK_BYTES, evidence_key
 from farflung.errors import Transient
@@ -90,8 +91,12 @@ class Files:
     async def put_chunk(self, sha256: str, data: bytes, newest: int) -> None:
         """The caller has checked the hash. `newest` is the newest version so far."""
         async with self.versions:
-            self._unused_since[sha256] = newest
-            await asyncio.to_thread(self._store.put, f"{CHUNKS}/{sha256}", data)
+            self._unused_since[sha256] = newest  # from now on it is collected only when it is old again
+        await asyncio.to_thread(self._store.put, f"{CHUNKS}/{sha256}", data)
+
+    def chunk_path(self, sha256: str) -> Path | None:
+        """Where a chunk lies if it is there and the store is a local folder."""
+        return self._store.local_path(f"{CHUNKS}/{sha256}")
 
     async def chunk_size(self, sha256: str) -> int | None:
         """Bytes of a chunk; None when it is absent."""

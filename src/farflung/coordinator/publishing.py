@@ -1,6 +1,7 @@
 """The trainer's desk: chunks and versions in, outcomes out."""
 
 import asyncio
+from pathlib import Path
 
 from farflung.api.errors import RefusalReason, Refused
 from farflung.api.records import OpenSlots
@@ -58,6 +59,10 @@ class PublishingDesk:
         if num_bytes is None:
             raise Refused(RefusalReason.NOT_FOUND, f"chunk {sha256} is not there, or not any more")
         return num_bytes
+
+    def chunk_path(self, sha256: str) -> Path | None:
+        """Where a chunk lies if it is there and a file of this machine."""
+        return self._core.files.chunk_path(sha256)
 
     async def get_chunk(self, sha256: str) -> bytes:
         try:

@@ -56,7 +56,7 @@ class Shelf:
         self._forget(sha256)
         return None
 
-    def put(self, sha256: str, data: bytes, needed: Container[str]) -> None:
+    def put(self, sha256: str, data: bytes | bytearray, needed: Container[str]) -> None:
         """Keep a chunk whose hash the caller has checked.
 
         Args:

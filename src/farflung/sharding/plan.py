@@ -47,13 +47,13 @@ def missing(files: Iterable[ManifestFile], have: Container[str]) -> list[Chunk]:
     return [chunk for digest, chunk in wanted.items() if digest not in have]
 
 
-def check_chunk(chunk: Chunk, data: bytes) -> None:
+def check_chunk(chunk: Chunk, data: bytes | bytearray) -> None:
     """Raises `PeerFault` unless `data` is the chunk's content."""
     if len(data) != chunk.num_bytes or sha256_hex(data) != chunk.sha256:
         raise PeerFault(MALFORMED_RECORD, f"{len(data)} bytes are not chunk {chunk.sha256} of {chunk.num_bytes} bytes")
 
 
-def join(file: ManifestFile, chunk_of: Mapping[str, bytes]) -> bytes:
+def join(file: ManifestFile, chunk_of: Mapping[str, bytes | bytearray]) -> bytes:
     """The file's bytes from its chunks (sha256 -> bytes).
 
     Raises:

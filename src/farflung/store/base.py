@@ -3,6 +3,7 @@
 A store does not know what its bytes mean. Keys are `/`-separated names of `[A-Za-z0-9._-]`, never paths.
 """
 
+from pathlib import Path
 from typing import Protocol
 
 
@@ -24,6 +25,10 @@ class Store(Protocol):
 
     def size(self, key: str) -> int | None:
         """Bytes, or None when absent."""
+        ...
+
+    def local_path(self, key: str) -> Path | None:
+        """Where an object lies if it is there and is a file of this machine; None for a store that has no files."""
         ...
 
     def keys(self, prefix: str) -> list[str]:

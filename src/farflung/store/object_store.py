@@ -86,6 +86,9 @@ class ObjectStore:
         except FileNotFoundError:
             return None
 
+    def local_path(self, key: str) -> Path | None:
+        return None if self._folder is None else self._folder / check_key(key)
+
     def keys(self, prefix: str) -> list[str]:
         """Keys under the folder-like `prefix` (with or without a closing slash; "" = all), sorted."""
         folder = check_key(prefix.removesuffix("/")) if prefix else None

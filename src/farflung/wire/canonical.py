@@ -74,7 +74,7 @@ def tagged_digest(domain: str, *parts: bytes) -> str:
     return hasher.hexdigest()
 
 
-def sha256_hex(data: bytes | memoryview) -> str:
+def sha256_hex(data: bytes | bytearray | memoryview) -> str:
     """Plain content address of a file or chunk (what `sha256sum` prints)."""
     return hashlib.sha256(data).hexdigest()
 

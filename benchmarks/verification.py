@@ -205,11 +205,13 @@ def _cheats(model: str, benches: Sequence[Bench]) -> None:
 def _record_caught(name: str, submissions: Sequence[Submission], is_rejected: IsRejected) -> None:
     caught = sum(map(is_rejected, submissions))
     low, high = wilson_interval(caught, len(submissions))
+    others = [each for each in submissions if any(row.num_margins for row in each)]
     distances = sorted(map(submission_distance, submissions))
     detail = {
         "caught": caught,
         "submissions": len(submissions),
         "95 % interval": f"{low:.4f} to {high:.4f}",
+        "caught of those with a token that was not the draw": f"{sum(map(is_rejected, others))} of {len(others)}",
         "distance": f"{distances[0]:.4f} to {distances[-1]:.4f}",
     }
     record(name, caught / len(submissions), None, None, "share of submissions", detail)

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from safetensors.numpy import save
 
-from farflung.broadcast.publish import PatchOffer, prepare
+from farflung.broadcast.publish import PatchOffer, cut_files, prepare
 from farflung.cli.run_folder import RunFolder
 from farflung.coordinator.journal import PoolOpened, Snapshot, encode
 from farflung.identity.keys import NodeKey, key_from_bytes
@@ -70,9 +69,25 @@ class SignedRun:
         self.chunks |= {sha256: bytes(data) for sha256, data in prepared.chunks.items()}
         return self.manifests[version]
 
-    def replace(self, version: int, **fields: object) -> None:
-        """Another manifest in place of a version's, under the same signature."""
-        self.manifests[version] = msgspec.structs.replace(self.manifests[version], **fields)
+    def publish_adapter(self, adapter: bytes) -> Manifest:
+        """The next version as an adapter on the newest weights."""
+        version = len(self.manifests)
+        base = cut_files({WEIGHTS: self.files[-1]}, CHUNK_BYTES)
+        prepared = prepare(
+            {"adapter_model.safetensors": adapter, "config.json": b"{}"},
+            tensors=(),
+            pool_digest="ab" * 32,
+            policy_version=version,
+            optimizer_step=version,
+            published_at_ms=1,
+            expires_at_ms=1 << 50,
+            previous_digest=self.manifests[version - 1].digest(),
+            chunk_bytes=CHUNK_BYTES,
+            base=base,
+        )
+        self.manifests[version] = sign(prepared.manifest, self.key)
+        self.chunks |= {sha256: bytes(data) for sha256, data in prepared.chunks.items()}
+        return self.manifests[version]
 
     def write(self, root: Path, *, since: int = 0) -> Path:
         """The run folder with versions from `since` on."""

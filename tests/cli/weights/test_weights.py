@@ -13,6 +13,7 @@ import pytest
 from safetensors.numpy import save
 
 from farflung.cli import main
+from farflung.state.event_log import SqlEventLog
 from signed_run import CHUNK_BYTES, TRAINER, WEIGHTS, SignedRun, signed_run
 
 RUN = signed_run(6)
@@ -101,6 +102,32 @@ def test_inspect_shows_the_newest_version_and_the_whole_chain(pool: Path, capsys
     assert "made by the patch" in out
     assert "3,000 F16" in out
     assert "model.layers.1.mlp.up_proj.weight" in out
+
+
+def test_of_an_adapter_the_base_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = signed_run(1)
+    run.publish_adapter(save({"lora_a": np.zeros((4, 2), np.float32)}))
+    folder = run.write(tmp_path / "lora")
+    _, found = weights_json("inspect", str(folder), capsys=capsys)
+    adapter = next(file["num_bytes"] for file in found["files"] if file["name"] == "adapter_model.safetensors")
+    assert (found["kind"], found["fetch"]["from_version_before"]) == ("adapter", adapter)
+    assert found["fetch"]["from_nothing"] == adapter + len(run.files[0])
+    assert weights("verify", str(folder), capsys=capsys)[0] == 0
+    _, found = weights_json("diff", f"{folder}@0", "@1", capsys=capsys)
+    assert (found["num_changed"], found["only_new"]) == (0, ["lora_a"])
+
+
+def test_while_a_run_is_running_its_address_is_asked_for(
+    pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = shutil.copytree(pool, tmp_path / "running")
+    log = SqlEventLog(f"sqlite:///{running}/coordinator.db")
+    try:
+        code, _, err = weights("inspect", str(running), capsys=capsys)
+    finally:
+        log.close()
+    assert code == 2
+    assert "while it runs, give its coordinator's address instead" in err
 
 
 def test_verify_finds_a_sound_run_sound(pool: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from farflung.broadcast.verify import Verifier
 from farflung.cli.env.tables import table
 from farflung.cli.weights.shown import num_bytes, share, times
-from farflung.cli.weights.source import WEIGHTS_FILE, Source, Versions, opened, split_version
+from farflung.cli.weights.source import SAFETENSORS, WEIGHTS_FILE, Source, Versions, opened, split_version
 from farflung.errors import PeerFault, UserError
 from farflung.identity.signing import signer_of
 from farflung.sharding.difference import Difference, TensorDifference, compare
@@ -21,7 +21,6 @@ from farflung.sharding.findings import read_file
 from farflung.sharding.patch_build import build_patch
 from farflung.wire.manifest import ManifestFile
 
-SAFETENSORS = ".safetensors"
 PICTURES = (".png", ".svg", ".pdf")
 MAX_SHOWN = 12
 

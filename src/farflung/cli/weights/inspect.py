@@ -13,7 +13,7 @@ from rich.console import Console
 
 from farflung.cli.env.tables import plain, table
 from farflung.cli.weights.shown import moment, num_bytes, times
-from farflung.cli.weights.source import WEIGHTS_FILE, PlainFiles, Versions, opened
+from farflung.cli.weights.source import SAFETENSORS, WEIGHTS_FILE, PlainFiles, Versions, opened
 from farflung.errors import PeerFault, UserError
 from farflung.identity.signing import signer_of
 from farflung.sharding.file_layout import TensorSpan, read_layout
@@ -22,6 +22,7 @@ from farflung.wire.manifest import Manifest, TensorEntry
 
 MAX_CHAIN_SHOWN = 24
 SHOWN_DIGITS = 16
+_KIND = {"snapshot": "a snapshot", "patch": "a patch", "adapter": "an adapter"}
 
 
 def run_inspect(arguments: Namespace) -> int:
@@ -88,6 +89,8 @@ def _files(manifest: Manifest) -> list[dict[str, Any]]:
 
 def _fetch(source: Versions) -> dict[str, Any]:
     """Bytes of weights that a node fetches which holds the version before, or nothing."""
+    if source.manifest.kind == "adapter":
+        return _fetch_adapter(source.manifest)
     offers = {version: _offer(each) for version, each in source.chain().items()}
     version = source.wanted
     before, late = (cheapest(offers, have=have, want=version) for have in (version - 1, None))
@@ -97,6 +100,19 @@ def _fetch(source: Versions) -> dict[str, Any]:
         "from_nothing": None if late is None else late.num_bytes,
         "from_nothing_snapshot": None if late is None else late.snapshot,
         "from_nothing_patches": [] if late is None else list(late.patches),
+    }
+
+
+def _fetch_adapter(manifest: Manifest) -> dict[str, Any]:
+    """The weights are a base, which stays from version to version."""
+    base = _weights_bytes(manifest)
+    adapter = sum(file.num_bytes for file in manifest.files if file.name.endswith(SAFETENSORS)) - base
+    return {
+        "weights": base,
+        "from_version_before": adapter,
+        "from_nothing": base + adapter,
+        "from_nothing_snapshot": manifest.policy_version,
+        "from_nothing_patches": [],
     }
 
 
@@ -179,7 +195,7 @@ def _about(found: Mapping[str, Any]) -> dict[str, str]:
         name.replace("_", " "): found[name][:SHOWN_DIGITS] for name in ("pool_digest", "policy_digest", "digest")
     }
     return {
-        "version": f"{found['version']}, a {found['kind']}; at hand: {', '.join(map(str, kept))}",
+        "version": f"{found['version']}, {_KIND[found['kind']]}; at hand: {', '.join(map(str, kept))}",
         "optimizer step": str(found["optimizer_step"]),
         "published": f"{found['published']}, expires {found['expires']}",
         "trainer": plain(found["trainer"]),

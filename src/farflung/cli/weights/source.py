@@ -22,6 +22,7 @@ from farflung.store.object_store import ObjectStore
 from farflung.wire.manifest import Chunk, Manifest
 
 WEIGHTS_FILE = "model.safetensors"
+SAFETENSORS = ".safetensors"
 MANIFEST_SUFFIX = ".json"
 MAX_BACK = 1024
 """Versions that are looked back at most."""
@@ -98,7 +99,10 @@ def opened(text: str) -> Iterator[Source]:
 
 
 def _from_run(folder: RunFolder, version: int | None) -> Versions:
-    log = SqlEventLog(f"sqlite:///{folder.database}")
+    try:
+        log = SqlEventLog(f"sqlite:///{folder.database}")
+    except UserError as error:
+        raise UserError(f"{folder.root}: {error}; while it runs, give its coordinator's address instead") from error
     try:
         state = restore(map(decode, log.replay()))
     finally:
@@ -205,7 +209,7 @@ def _weights(path: Path) -> list[Path]:
     model = RunFolder(root=path).model
     folder = model if model.is_dir() else path
     whole = folder / WEIGHTS_FILE
-    found = [whole] if whole.is_file() else sorted(folder.glob("*.safetensors"))
+    found = [whole] if whole.is_file() else sorted(folder.glob(f"*{SAFETENSORS}"))
     if not found:
         raise UserError(
             f"{path} is no run folder with a coordinator, no manifest (.json) and has no .safetensors file: give one "

@@ -148,7 +148,7 @@ def test_verify_names_chunk_and_bytes_and_ends_with_1(
     code, out, _ = weights("verify", str(broken), capsys=capsys)
     assert code == 1
     assert f"version 3, {WEIGHTS}, chunk 1, bytes {CHUNK_BYTES} to {2 * CHUNK_BYTES}: chunk_digest:" in out
-    assert "1 things are wrong" in out
+    assert "1 thing is wrong" in out
     path.unlink()
     code, found = weights_json("verify", f"{broken}@5", capsys=capsys)
     assert code == 1

@@ -8,13 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
 from farflung.broadcast.verify import LIMITS, Verifier, manifest_findings
 from farflung.cli.env.tables import plain
 from farflung.cli.weights.source import MANIFEST_SUFFIX, WEIGHTS_FILE, PlainFiles, Versions, opened, split_version
 from farflung.errors import PeerFault, UserError
 from farflung.identity.signing import signer_of
 from farflung.sharding.findings import MISSING, Finding, whole_findings
-from farflung.wire.manifest import Manifest, ManifestFile
+from farflung.wire.manifest import Chunk, Manifest, ManifestFile
 
 EXIT_WRONG = 1
 MAX_SHOWN = 50
@@ -64,8 +67,17 @@ def _signer(manifest: Manifest) -> str:
 def _of_chunks(source: Versions, trainer: str, *, is_one: bool) -> Report:
     """One version with what it is made from, or all that there are."""
     manifests = source.chain() if is_one else source.manifests
-    verifier = Verifier(manifests, trainer, source.get_chunk, WEIGHTS_FILE)
-    findings = tuple(verifier.findings())
+    promised = [file for manifest in manifests.values() for file in manifest.promised_files]
+    columns = (TextColumn("checking"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
+        bar = progress.add_task("bytes", total=sum(file.num_bytes for file in promised))
+
+        def get_chunk(chunk: Chunk) -> bytes | None:
+            progress.advance(bar, chunk.num_bytes)
+            return source.get_chunk(chunk)
+
+        verifier = Verifier(manifests, trainer, get_chunk, WEIGHTS_FILE)
+        findings = tuple(verifier.findings())
     return Report(
         versions=sorted(manifests),
         trainer=trainer,
@@ -123,9 +135,13 @@ def _show(name: str, report: Report) -> None:
     span = f"version {versions[0]}" if len(versions) == 1 else f"versions {versions[0]} to {versions[-1]}"
     trainer = f"signed by {report.trainer}" if report.trainer else "signed by nobody"
     if report.findings:
-        sys.stdout.write(f"{name}, {span}, {trainer}: {len(report.findings)} things are wrong\n")
+        sys.stdout.write(f"{name}, {span}, {trainer}: {_counted(len(report.findings))}\n")
         return
     sys.stdout.write(f"{name}, {span}, {trainer}: {report.num_files} files are true\n")
     if report.unchecked_patches:
         without = ", ".join(map(str, report.unchecked_patches))
-        sys.stdout.write(f"not applied for want of the version before: the patches beside snapshots {without}\n")
+        sys.stdout.write(f"not applied for want of the version before: the patches beside the snapshots {without}\n")
+
+
+def _counted(number: int) -> str:
+    return "1 thing is wrong" if number == 1 else f"{number} things are wrong"

@@ -14,7 +14,7 @@ from farflung.wire.node import Heartbeat, Role
 PRIVILEGED = [
     route
     for route in vars(routes).values()
-    if isinstance(route, Route) and route.roles and Role.WORKER not in route.roles
+    if isinstance(route, Route) and route.roles and not {Role.WORKER, Role.RELAY} & route.roles
 ]
 
 

@@ -24,6 +24,7 @@ from farflung.wire.package import PackagedEnvironment, PackagedFile, PackageMani
 from farflung.wire.panel import BondForfeit, Commitment, Fault, FaultKind, Reveal, Ringer, RingerKind
 from farflung.wire.pool import EnvironmentSpec, GraderSpec, PoolSpec, Stratum
 from farflung.wire.proof import DEFAULT_RULES, Expected, Resampled, RolloutFigures
+from farflung.wire.relay import RelayOffer, RelayStatus, Sources, SourcesWanted
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
 from farflung.wire.task import Message, Task
 from farflung.wire.verdict import (
@@ -69,6 +70,19 @@ POOL = PoolSpec(
     max_attempts=3,
     max_file_bytes=1 << 24,
     capability_classes={"slow": (32,), "fast": (32, 64)},
+)
+RELAY, LIAR = "https://198.51.100.7:7500", "http://[2001:db8::7]:7500"
+OFFER = RelayOffer(relay="relay-1", url=RELAY, upload_bytes_per_s=12_500_000, policy_version=7, liars=(LIAR,))
+WANTED = SourcesWanted(node="worker-1", liars=(LIAR,))
+SOURCES = Sources(servers=(RELAY, "http://relay.example:80"), oldest_version=3, refusal="silent")
+RELAY_STATUS = RelayStatus(
+    url=LIAR,
+    relay="relay-2",
+    parent=RELAY,
+    policy_version=6,
+    last_seen_ms=1_750_000_000_000,
+    problem="lied: chunk_digest",
+    num_accusers=2,
 )
 LEASE_REQUEST = LeaseRequest(node="worker-1", policy_version=7, policy_digest=digest("policy"), capability_class="slow")
 LEASE = Lease(
@@ -328,7 +342,12 @@ EXAMPLES: tuple[Record, ...] = (
         tokens_accepted=2_000,
         outstanding_groups=4,
         is_finished=False,
+        relays=(RELAY_STATUS,),
     ),
+    OFFER,
+    WANTED,
+    SOURCES,
+    RELAY_STATUS,
 )
 
 REJECTION = replace(VERDICT, outcome=Outcome.REJECTED, reason=RejectReason.TOKEN_RANGE, measured={})
@@ -533,6 +552,20 @@ BROKEN_RULES = [
     (MANIFEST, "patch", replace(PATCH, file="another")),
     (replace(MANIFEST, patch=PATCH), "kind", "adapter"),
     (PATCH, "base_sha256", "x"),
+    (OFFER, "url", "ftp://198.51.100.7:7500"),
+    (OFFER, "url", "http://198.51.100.7:7500/v1/finish?"),
+    (OFFER, "url", "http://user@198.51.100.7:7500"),
+    (OFFER, "url", "http://198.51.100.7:7500\n"),
+    (OFFER, "url", "http://198.51.100.7:0"),
+    (OFFER, "policy_version", -2),
+    (OFFER, "upload_bytes_per_s", -1),
+    (OFFER, "liars", (LIAR,) * 17),
+    (OFFER, "liars", ("liar",)),
+    (WANTED, "node", ""),
+    (WANTED, "liars", (LIAR,) * 17),
+    (SOURCES, "servers", ("http://198.51.100.7/path",)),
+    (SOURCES, "servers", (RELAY,) * 17),
+    (SOURCES, "refusal", "x" * 201),
     (HEARTBEAT, "alarm", "not\na reason"),
     (HEARTBEAT, "policy_version", -2),
     (HEARTBEAT, "busy_s", float("inf")),

@@ -32,6 +32,7 @@ from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.node import Heartbeat, PoolStatus, Role
 from farflung.wire.panel import Commitment, Reveal
 from farflung.wire.pool import PoolSpec
+from farflung.wire.relay import RelayOffer, Sources, SourcesWanted
 from farflung.wire.submission import Assignment, Receipt, Submission, UploadTicket
 from farflung.wire.verdict import EvidenceBundle, Judgement, Verdict
 
@@ -116,6 +117,20 @@ class CoordinatorClient:
         if len(data) != num_bytes or sha256_hex(data) != sha256:
             raise PeerFault("chunk_digest", f"chunk {sha256}: got {len(data)} bytes with hash {sha256_hex(data)}")
         return data
+
+    async def relays(self, liars: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Which relays to fetch chunks from, for workers and validators.
+
+        Args:
+            liars: those that sent other bytes than a chunk's; they are left out from now on.
+        """
+        return (await self._record(routes.SOURCES, Sources, body=SourcesWanted(node=self.node, liars=liars))).servers
+
+    # Relays.
+
+    async def offer_relay(self, offer: RelayOffer) -> Sources:
+        """A sign of life of a relay; whom to fetch from, and why it is not listed if it is not."""
+        return await self._record(routes.OFFER_RELAY, Sources, body=offer)
 
     # The auditor.
 

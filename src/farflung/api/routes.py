@@ -18,6 +18,7 @@ from farflung.wire.manifest import Manifest, Publication
 from farflung.wire.node import Heartbeat, PoolStatus, Role
 from farflung.wire.panel import Commitment, Reveal
 from farflung.wire.pool import PoolSpec
+from farflung.wire.relay import RelayOffer, Sources, SourcesWanted
 from farflung.wire.submission import Receipt, Submission, UploadTicket
 from farflung.wire.verdict import Judgement
 
@@ -65,6 +66,15 @@ EPOCHS = Route(method="GET", path="/v1/epochs", gives=EpochNotices)
 LEDGER = Route(method="GET", path="/v1/ledger", gives=LedgerIndex)
 """Query `after`: a key. Keys of what is published of the journal (`wire.history`)."""
 LEDGER_PART = Route(method="GET", path="/v1/ledger/{name}")
+OFFER_RELAY = Route(method="POST", path="/v1/relays", takes=RelayOffer, gives=Sources, roles=frozenset({Role.RELAY}))
+"""A relay's sign of life, every few seconds."""
+SOURCES = Route(
+    method="POST",
+    path="/v1/sources",
+    takes=SourcesWanted,
+    gives=Sources,
+    roles=frozenset({Role.WORKER, Role.VALIDATOR}),
+)
 LEASE = Route(method="POST", path="/v1/leases", takes=LeaseRequest, gives=Lease, roles=_WORKER)
 """Query `wait_s`; 204 when there is no slot for this node and version in time."""
 FORFEIT = Route(method="POST", path="/v1/forfeits", takes=Forfeit, roles=_WORKER)

@@ -291,6 +291,18 @@ class CoordinatorConfig(Config):
     max_connections_per_address: int = Field(
         256, ge=4, le=65_536, description="Of these from one address that is not this machine."
     )
+    relays: tuple[str, ...] = Field(
+        (), description="URLs of relays that workers are told of whether they register or not; names are allowed."
+    )
+    private_relays: bool = Field(
+        False,
+        description="Take relays that register from this machine or a private network; told to callers from there.",
+    )
+    relay_fan_out: int = Field(4, ge=1, le=256, description="Relays that fetch from the coordinator, or from a relay.")
+    relay_slot_bytes_per_s: float = Field(
+        2.5e6, gt=0, description="What a relay needs to be given to one below it; who can send less feeds no relay."
+    )
+    relays_per_node: int = Field(3, ge=1, le=16, description="Relays that one worker or validator is told of.")
     max_bytes_in_flight: int = Field(
         256 << 20,
         ge=1 << 20,

@@ -24,6 +24,7 @@ from farflung.coordinator.journal import JournalRecord, PoolOpened, decode, enco
 from farflung.coordinator.judging import JudgingDesk
 from farflung.coordinator.pool_state import PoolState, check_same_pool, restore
 from farflung.coordinator.public_ledger import PublicLedger, begin_due_epoch
+from farflung.coordinator.relays import RelayDesk, relay_desk
 from farflung.coordinator.sweep import collect_garbage, step_due
 from farflung.errors import FarflungError, Transient, UserError
 from farflung.identity.keys import NodeKey
@@ -123,20 +124,20 @@ async def serve(
         core = Core(config, state, commits, Files(store), key=key, num_since_snapshot=num_entries, now_ms=now_ms)
         judging = JudgingDesk(core)
         gate = Gate(room_for_connections(config.max_connections), config.max_connections_per_address)
-        runner = web.AppRunner(
-            build_app(core, judging, gate, tokens), access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_S
-        )
-        await runner.setup()
-        await GuardedSite(runner, listener, gate).start()
-        url = f"http://{shown_host(config.host)}:{listener.getsockname()[1]}"
-        logger.info("pool %s: version %d, listening on %s", pool_spec.name, core.table.newest, url)
-        on_listening(url)
-        try:
-            ledger = await PublicLedger.resume(core, commits, core.files)
-            await _sweep_until(stop, core, judging, commits, ledger)
-        finally:
-            core.switchboard.close()
-            await runner.cleanup()
+        async with relay_desk(core) as relays:
+            app = build_app(core, judging, relays, gate, tokens)
+            runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_S)
+            await runner.setup()
+            await GuardedSite(runner, listener, gate).start()
+            url = f"http://{shown_host(config.host)}:{listener.getsockname()[1]}"
+            logger.info("pool %s: version %d, listening on %s", pool_spec.name, core.table.newest, url)
+            on_listening(url)
+            try:
+                ledger = await PublicLedger.resume(core, commits, core.files)
+                await _sweep_until(stop, core, judging, relays, commits, ledger)
+            finally:
+                core.switchboard.close()
+                await runner.cleanup()
     finally:
         await commits.close()
     commits.raise_if_failed()
@@ -150,7 +151,12 @@ def _new_secret(pool_spec: PoolSpec) -> bytes:
 
 
 async def _sweep_until(
-    stop: asyncio.Event, core: Core, judging: JudgingDesk, commits: GroupCommit, ledger: PublicLedger
+    stop: asyncio.Event,
+    core: Core,
+    judging: JudgingDesk,
+    relays: RelayDesk,
+    commits: GroupCommit,
+    ledger: PublicLedger,
 ) -> None:
     """Do what time brings, until stopped or until the journal fails."""
     stopping = asyncio.create_task(stop.wait())
@@ -164,6 +170,7 @@ async def _sweep_until(
                 return
             _excuse_pause(core, loop.time() - started_s)
             step_due(core, judging)
+            relays.settle()
             begin_due_epoch(core)
             try:
                 await judging.ringers.plant()

@@ -1,10 +1,13 @@
 """The coordinator's picture of the pool, for `GET /v1/status`."""
 
+from collections.abc import Sequence
+
 from farflung.coordinator.core import Core
 from farflung.wire.node import MAX_LISTED, NodeStatus, PoolStatus
+from farflung.wire.relay import RelayStatus
 
 
-def pool_status(core: Core) -> PoolStatus:
+def pool_status(core: Core, relays: Sequence[RelayStatus] = ()) -> PoolStatus:
     """Counts since the run began, and who is there now."""
     table, tally, now_ms = core.table, core.state.ledger.tally, core.now_ms()
     nodes, num_unlisted = core.nodes.statuses(now_ms)
@@ -24,4 +27,5 @@ def pool_status(core: Core) -> PoolStatus:
         at_ms=now_ms,
         grading_faults=tally.grading_faults,
         num_files_removed=core.num_files_removed,
+        relays=tuple(relays),
     )

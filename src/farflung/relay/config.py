@@ -8,6 +8,25 @@ from farflung.config.base import Config
 class RelayConfig(Config):
     """Where a relay fetches, listens and keeps chunks, and what it lets others use."""
 
+    coordinator: str = Field(
+        "", description="URL of a pool's coordinator: the relay registers there, and learns whom to fetch from."
+    )
+    public_url: str = Field(
+        "", description="Where others reach this relay, http://203.0.113.7:7500; empty = host and port that it has."
+    )
+    key_file: str = Field(
+        "",
+        description="File with this relay's key, made if absent: who it is in pools that are not open; empty = a new "
+        "key for each start.",
+    )
+    node: str = Field("", description="Name of this relay in an open pool; empty = host name and process id.")
+    upload_bytes_per_s: int = Field(
+        12_500_000, ge=0, description="What it can send in all: decides how many fetch from it."
+    )
+    heartbeat_s: float = Field(3.0, gt=0, le=3600, description="Seconds between signs of life at the coordinator.")
+    unreachable_s: float = Field(
+        120.0, gt=0, description="Give up at the start when no coordinator answers for longer."
+    )
     upstream: tuple[str, ...] = Field(
         (), description="URLs to fetch from: coordinators and relays; the first one is the origin, asked last."
     )

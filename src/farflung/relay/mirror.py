@@ -2,26 +2,27 @@
 
 A version is announced below as soon as its manifest is here, before its chunks are: a request for a chunk that is on
 its way waits for it, so chunks run down the tree one behind the other. A newer version ends the fetching of an older
-one; chunks of the older one that are still wanted are fetched when asked for.
+one; what is still wanted of that comes after the newer one, or when it is asked for. Old manifests are believed because
+a newer one names their digest.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from farflung.broadcast.swarm import Swarm
 from farflung.broadcast.transport import Transport
-from farflung.broadcast.trust import ManifestTrust
+from farflung.broadcast.trust import ManifestTrust, check_before
 from farflung.errors import PeerFault, Transient
+from farflung.relay.keeping import chunks_of, kept_sizes, oldest_kept
 from farflung.relay.shelf import Shelf
-from farflung.wire.manifest import Chunk, Manifest
+from farflung.sharding.plan import check_manifest
+from farflung.wire.manifest import Manifest
 
 logger = logging.getLogger(__name__)
 
-KEEP_VERSIONS = 8
-"""Manifests that are served, and whose chunks are not thrown away for others."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
 
 NowMs = Callable[[], int]
@@ -37,7 +38,7 @@ class Mirror:
         shelf: Shelf,
         trust: ManifestTrust,
         *,
-        upstream: Sequence[str],
+        max_disk_bytes: int,
         max_concurrent: int,
         poll_s: float,
         now_ms: NowMs,
@@ -46,28 +47,63 @@ class Mirror:
         self._swarm = swarm
         self._shelf = shelf
         self._trust = trust
-        self._upstream = upstream
+        self._max_disk_bytes = max_disk_bytes
         self._max_concurrent = max_concurrent
         self._poll_s = poll_s
         self._now_ms = now_ms
         self._manifests: dict[int, Manifest] = {}
-        self._sizes: dict[str, int] = {}  # of every chunk of the kept versions
+        self._sizes: dict[str, int] = {}  # of every chunk that is kept
+        self._oldest_in_use: int | None = None
         self._coming: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Condition()
         self._filling: asyncio.Task[None] | None = None
+        self._upstream: tuple[str, ...] = ()
+        self._followers: dict[str, asyncio.Task[None]] = {}
+        self._broken = asyncio.Event()
 
     @property
     def newest_version(self) -> int:
         return self._trust.newest_version
 
+    @property
+    def liars(self) -> tuple[str, ...]:
+        """Servers that sent other bytes than a chunk's."""
+        return tuple(sorted(self._swarm.book.liars))
+
     async def run(self) -> None:
-        """Follow every upstream until cancelled."""
+        """Follow every upstream until cancelled. Raises what a follower did not expect."""
         try:
-            async with asyncio.TaskGroup() as group:
-                for server in self._upstream:
-                    group.create_task(self._follow(server))
+            await self._broken.wait()
+            for follower in self._followers.values():
+                if follower.done():
+                    follower.result()
         finally:
-            await self._end([*self._coming.values(), *([] if self._filling is None else [self._filling])])
+            filling = [] if self._filling is None else [self._filling]
+            await _end([*self._followers.values(), *self._coming.values(), *filling])
+
+    def follow(self, origin: str, relays: Sequence[str]) -> None:
+        """Whom to fetch from, from now on.
+
+        Args:
+            origin: asked for chunks last.
+            relays: nearest first.
+        """
+        upstream = (*relays, origin)
+        if upstream == self._upstream:
+            return
+        logger.info("fetching from %s", ", then ".join(upstream))
+        self._upstream = upstream
+        self._swarm.book.offer(relays)
+        for server in self._followers.keys() - set(upstream):
+            self._followers.pop(server).cancel()
+        for server in upstream:
+            if server not in self._followers:
+                task = self._followers[server] = asyncio.create_task(self._follow(server))
+                task.add_done_callback(self._ended)
+
+    def keep_from(self, oldest_in_use: int) -> None:
+        """Versions from this one on are kept, as far as there is room; the others make room."""
+        self._oldest_in_use = oldest_in_use
 
     def manifest(self, version: int) -> Manifest | None:
         return self._manifests.get(version)
@@ -115,47 +151,86 @@ class Mirror:
     async def _take(self, manifest: Manifest, server: str) -> None:
         version = manifest.policy_version
         self._manifests[version] = manifest
-        for old in sorted(self._manifests)[:-KEEP_VERSIONS]:
-            del self._manifests[old]
-        self._sizes = {chunk.sha256: chunk.num_bytes for kept in self._manifests.values() for chunk in _chunks(kept)}
-        wanted = [chunk for chunk in _chunks(manifest) if chunk.sha256 not in self._shelf]
-        num_bytes = sum(chunk.num_bytes for chunk in wanted)
-        logger.info("version %d from %s: %d chunks, %d bytes to fetch", version, server, len(wanted), num_bytes)
+        self._settle()
+        logger.info("version %d from %s: %d bytes to fetch", version, server, self._num_lacking(manifest))
         if self._filling is not None:
             self._filling.cancel()
-        self._filling = asyncio.create_task(self._fill(version, wanted))
+        self._filling = asyncio.create_task(self._fill(version))
         async with self._changed:
             self._changed.notify_all()
 
-    async def _fill(self, version: int, wanted: Sequence[Chunk]) -> None:
-        """Fetch what a version lacks, in the order of its files."""
-        gate = asyncio.Semaphore(self._max_concurrent)
+    def _settle(self) -> None:
+        """Drop what is not in use any more, and see what there is room for."""
+        oldest = oldest_kept(self.newest_version, self._oldest_in_use)
+        self._manifests = {version: kept for version, kept in self._manifests.items() if version >= oldest}
+        self._sizes = kept_sizes(self._manifests, self._max_disk_bytes)
+        newest = self._manifests.get(self.newest_version)
+        num_left_out = 0 if newest is None else sum(chunk.sha256 not in self._sizes for chunk in chunks_of(newest))
+        if num_left_out:
+            logger.warning("relay.max_disk_bytes has no room for %d chunks of the newest version", num_left_out)
 
-        async def fetch(chunk: Chunk) -> None:
-            async with gate:
-                await asyncio.shield(self._fetching(chunk.sha256))
+    def _num_lacking(self, manifest: Manifest) -> int:
+        return sum(chunk.num_bytes for chunk in chunks_of(manifest) if chunk.sha256 not in self._shelf)
 
+    async def _fill(self, version: int) -> None:
+        """Fetch what is lacking: of the newest version in the order of its files, then of those before it."""
         try:
-            async with asyncio.TaskGroup() as group:
-                for chunk in wanted:
-                    group.create_task(fetch(chunk))
+            await self._fetch_all([chunk.sha256 for chunk in chunks_of(self._manifests[version])])
+            logger.info("version %d is here", version)
+            await self._look_back(version)
+            await self._fetch_all(list(self._sizes))
         except* (Transient, PeerFault) as problems:
             logger.warning("version %d is not whole here: %s", version, problems.exceptions[0])
-        else:
-            logger.info("version %d is here", version)
+
+    async def _look_back(self, version: int) -> None:
+        """Get the manifests before a version, as far back as they are to be kept."""
+        newer = self._manifests[version]
+        oldest = oldest_kept(self.newest_version, self._oldest_in_use)
+        for number in range(version - 1, oldest - 1, -1):
+            found = self._manifests.get(number) or await self._older(number, newer)
+            if found is None:
+                break
+            self._manifests[number] = newer = found
+        self._settle()
+
+    async def _older(self, number: int, newer: Manifest) -> Manifest | None:
+        """The manifest before one that is believed; None if nobody has it."""
+        for server in self._upstream:
+            try:
+                found = await self._servers.manifest(server, number)
+                if found is not None:
+                    check_manifest(found, self._trust.limits)
+                    check_before(found, newer)
+                    return found
+            except (Transient, PeerFault) as problem:
+                logger.info("%s: the manifest of version %d: %s", server, number, problem)
+        return None
+
+    async def _fetch_all(self, digests: Iterable[str]) -> None:
+        gate = asyncio.Semaphore(self._max_concurrent)
+
+        async def fetch(sha256: str) -> None:
+            async with gate:
+                if sha256 in self._sizes:
+                    await asyncio.shield(self._fetching(sha256))
+
+        async with asyncio.TaskGroup() as group:
+            for sha256 in digests:
+                if sha256 not in self._shelf:
+                    group.create_task(fetch(sha256))
 
     def _fetching(self, sha256: str) -> "asyncio.Task[None]":
-        """The one task that fetches a chunk, however many wait for it."""
+        """The one task that fetches a chunk that is to be kept, however many wait for it."""
         task = self._coming.get(sha256)
         if task is None:
-            task = self._coming[sha256] = asyncio.create_task(self._fetch(sha256))
+            task = self._coming[sha256] = asyncio.create_task(self._fetch(sha256, self._sizes[sha256]))
             task.add_done_callback(lambda done: self._came(sha256, done))
         return task
 
-    async def _fetch(self, sha256: str) -> None:
+    async def _fetch(self, sha256: str, num_bytes: int) -> None:
         if sha256 in self._shelf:
             return
-        data = await self._swarm.get_chunk(sha256, self._sizes[sha256])
+        data = await self._swarm.get_chunk(sha256, num_bytes)
         await asyncio.to_thread(self._shelf.put, sha256, data, self._sizes)
 
     def _came(self, sha256: str, task: "asyncio.Task[None]") -> None:
@@ -163,11 +238,12 @@ class Mirror:
         if not task.cancelled():
             task.exception()  # whoever waited has it; nobody may have waited
 
-    async def _end(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled():
+            self._broken.set()
 
 
-def _chunks(manifest: Manifest) -> list[Chunk]:
-    return [chunk for file in manifest.promised_files for chunk in file.chunks]
+async def _end(tasks: Sequence["asyncio.Task[None]"]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -19,6 +19,8 @@ from farflung.api.errors import Refused
 from farflung.api.patience import Patience, Stopped
 from farflung.api.presence import heartbeats
 from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
+from farflung.broadcast.pool_sources import PoolSources
+from farflung.broadcast.servers import Servers
 from farflung.broadcast.trust import Guard, ManifestTrust
 from farflung.errors import OurFault, PeerFault
 from farflung.identity.keys import NodeKey, key_of
@@ -72,7 +74,7 @@ async def run(
     key = key_of(config.key_file)
     activity = activity or ActivityClock(time.monotonic)
     spent = Spent()
-    async with CoordinatorClient(url, node=node, role=Role.VALIDATOR, token=token) as client:
+    async with CoordinatorClient(url, node=node, role=Role.VALIDATOR, token=token) as client, Servers() as relays:
         patience = Patience(stop, config.unreachable_s)
         with suppress(Stopped):
             pool = await patience(client.pool)
@@ -80,7 +82,7 @@ async def run(
                 client.sign_calls(key, pool.digest())
             vitals = Vitals(client.node, Role.VALIDATOR, activity, cpu_s=lambda: time.process_time() + spent.cpu_s)
             async with heartbeats(client, vitals, config.heartbeat_s):
-                await Validator(config, client, patience, pool, activity, vitals, spent, key).run()
+                await Validator(config, client, relays, patience, pool, activity, vitals, spent, key).run()
     logger.info("validator %s stops", node)
 
 
@@ -98,6 +100,7 @@ class Validator:
         self,
         config: ValidatorConfig,
         client: CoordinatorClient,
+        relays: Servers,
         patience: Patience,
         pool: PoolSpec,
         activity: ActivityClock,
@@ -112,7 +115,8 @@ class Validator:
         self._pool = pool
         self._activity = activity
         self._vitals = vitals
-        self._fetcher = PolicyFetcher(client.get_chunk, ChunkCache(FILE_CACHE_BYTES))
+        self._sources = PoolSources(client.url, client.get_chunk, client.relays, relays.chunk, time.monotonic)
+        self._fetcher = PolicyFetcher(self._sources.get_chunk, ChunkCache(FILE_CACHE_BYTES))
         trust = ManifestTrust(trainer=config.trainer or pool.trainer, pool_digest=pool.digest())
         self._guard = Guard(trust, report=vitals.set_alarm)
         self._current_version = -1
@@ -137,6 +141,7 @@ class Validator:
                     await self._judge_all(judging, work.items)
         finally:
             judging.close()
+            self._sources.log_totals()
 
     async def _in_thread(self, call: Callable[[], Result]) -> Result:
         """A call of the judging process, until this validator is asked to stop."""

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from farflung.wire.canonical import Record
 from farflung.wire.invariants import require_counts, require_finite, require_names
+from farflung.wire.relay import RelayStatus
 
 ACTIVITY = re.compile(r"[A-Za-z0-9 ,.'-]{0,80}")
 """Ends up in terminals of others: no control characters, no markup."""
@@ -22,6 +23,7 @@ class Role(StrEnum):
     TRAINER = "trainer"
     WORKER = "worker"
     VALIDATOR = "validator"
+    RELAY = "relay"
 
 
 class Heartbeat(Record, frozen=True, kw_only=True):
@@ -93,3 +95,5 @@ class PoolStatus(Record, frozen=True, kw_only=True):
     """What went wrong in grading, such as "sort-digits: timeout" -> completions that got no reward for it."""
     num_files_removed: int = 0
     """Rollout files and bundles of evidence that were old enough to go, since the coordinator started."""
+    relays: tuple[RelayStatus, ...] = ()
+    """Those that are handed out, and those that are not, with the reason."""

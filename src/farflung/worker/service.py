@@ -16,9 +16,11 @@ from farflung.api.client import CoordinatorClient
 from farflung.api.errors import Refused
 from farflung.api.patience import Patience, Stopped
 from farflung.api.presence import heartbeats
-from farflung.broadcast.fetch import ChunkCache, PolicyFetcher
+from farflung.broadcast.fetch import ChunkBytes, ChunkCache, PolicyFetcher
 from farflung.broadcast.fetched import FetchedPolicy
 from farflung.broadcast.follow import PolicyFollower
+from farflung.broadcast.pool_sources import PoolSources
+from farflung.broadcast.servers import Servers
 from farflung.broadcast.trust import Guard, ManifestTrust
 from farflung.broadcast.watch import PolicyWatch
 from farflung.engine.base import Cancelled
@@ -63,7 +65,7 @@ async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event, activity: 
     node = config.node or f"{platform.node()}-{os.getpid()}"
     key = key_of(config.key_file)
     activity = activity or ActivityClock(time.monotonic)
-    async with CoordinatorClient(url, node=node, role=Role.WORKER) as client:
+    async with CoordinatorClient(url, node=node, role=Role.WORKER) as client, Servers() as relays:
         patience = Patience(stop, config.unreachable_s)
         with suppress(Stopped):
             pool = await patience(client.pool)
@@ -74,7 +76,7 @@ async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event, activity: 
             logger.info("worker %s samples as %s for pool %s at %s", node, client.node, pool.name, url)
             vitals = Vitals(client.node, Role.WORKER, activity)
             async with heartbeats(client, vitals, config.heartbeat_s):
-                worker = Worker(config, client, patience, pool, activity, vitals, stop, key)
+                worker = Worker(config, client, relays, patience, pool, activity, vitals, stop, key)
                 await worker.run()
     logger.info("worker %s stops", node)
 
@@ -98,6 +100,7 @@ class Worker:
         self,
         config: WorkerConfig,
         client: CoordinatorClient,
+        relays: Servers,
         patience: Patience,
         pool: PoolSpec,
         activity: ActivityClock,
@@ -120,6 +123,7 @@ class Worker:
         self._sampling_s = 0.0
         trust = ManifestTrust(trainer=config.trainer or pool.trainer, pool_digest=self._pool_digest)
         self._guard = Guard(trust, report=vitals.set_alarm)
+        self._sources = PoolSources(client.url, client.get_chunk, client.relays, relays.chunk, time.monotonic)
         self._fetcher = PolicyFetcher(self._get_chunk, ChunkCache(CHUNK_CACHE_BYTES))
         self._follower = PolicyFollower(
             self._fetcher, self._old_manifest, weights_name=WEIGHTS, on_fault=self._guard.fault
@@ -139,10 +143,11 @@ class Worker:
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+            self._sources.log_totals()
 
-    async def _get_chunk(self, sha256: str, num_bytes: int) -> bytes:
+    async def _get_chunk(self, sha256: str, num_bytes: int) -> ChunkBytes:
         try:
-            return await self._client.get_chunk(sha256, num_bytes)
+            return await self._sources.get_chunk(sha256, num_bytes)
         except Refused as refusal:  # collected, because newer versions are out by now
             raise Transient(str(refusal)) from refusal
 

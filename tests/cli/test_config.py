@@ -208,3 +208,11 @@ def test_a_local_run_samples_only_so_far_ahead_that_a_batch_with_signal_fits() -
         "--pool.max_staleness=2",
     )
     assert "trainer.max_sampled_per_batch is 4 with pool.max_staleness 2" in message
+
+
+def test_as_many_validators_are_started_as_are_drawn_for_a_submission() -> None:
+    message = complaint("--pool.validators_per_submission=3", "--supervisor.num_validators=2")
+    assert "pool.validators_per_submission is 3 with supervisor.num_validators 2" in message
+    for number in (0, 3):
+        load(RunConfig, None, ["--pool.validators_per_submission=3", f"--supervisor.num_validators={number}"])
+    assert "a local run, which has no validators" in complaint("--run.local=true", "--pool.validators_per_submission=3")

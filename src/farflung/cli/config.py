@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from farflung.config import fields
 from farflung.config.base import Config
 from farflung.coordinator.config import CoordinatorConfig, PoolConfig
+from farflung.relay.config import RelayConfig
 from farflung.supervisor.config import Setting, SupervisorConfig
 from farflung.telemetry.sinks.base import SinkName
 from farflung.trainer.config import TrainerConfig
@@ -25,6 +26,9 @@ FREE_TO_CHANGE = (
     "coordinator.max_requests_per_s",
     "coordinator.max_connections",
     "coordinator.max_bytes_in_flight",
+    "coordinator.private_relays",
+    "coordinator.relay",
+    "relay.",
     "supervisor.",
     "telemetry.",
     *(f"trainer.{key}" for key in FREE),
@@ -91,6 +95,7 @@ class RunConfig(Config):
     trainer: TrainerConfig = TrainerConfig()
     worker: WorkerConfig = WorkerConfig()
     validator: ValidatorConfig = ValidatorConfig()
+    relay: RelayConfig = RelayConfig()
     supervisor: SupervisorConfig = SupervisorConfig()
     telemetry: TelemetrySection = TelemetrySection()
 
@@ -115,6 +120,30 @@ class RunConfig(Config):
             raise ValueError(
                 f'pool.trust is "{self.pool.trust}" in a local run, which has no workers and no validators: leave it '
                 "out, or run without --local"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _there_are_as_many_validators_as_are_drawn(self) -> "RunConfig":
+        wanted, started = self.pool.validators_per_submission, self.supervisor.num_validators
+        if self.run.local and wanted > 1:
+            raise ValueError(
+                f"pool.validators_per_submission is {wanted} in a local run, which has no validators: leave it out, or "
+                "run without --local"
+            )
+        if 0 < started < wanted:
+            raise ValueError(
+                f"pool.validators_per_submission is {wanted} with supervisor.num_validators {started}: start as many, "
+                "or 0 if all of them join from elsewhere"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_local_run_has_nothing_to_send(self) -> "RunConfig":
+        if self.run.local and self.supervisor.num_relays:
+            raise ValueError(
+                f"supervisor.num_relays is {self.supervisor.num_relays} in a local run, whose samplers share the "
+                "trainer's memory: set it to 0, or run without --local"
             )
         return self
 

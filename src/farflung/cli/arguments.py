@@ -124,6 +124,7 @@ def _add_run(commands: Commands, shipped: Sequence[str]) -> None:
     run = _command(commands, "run", "start all roles of a configuration on this machine", help_texts.RUN, epilog)
     run.add_argument("config", metavar="CONFIG", help="TOML file, or the name of a shipped one")
     run.add_argument("--local", action="store_true", help=LOCAL_HELP)
+    run.add_argument("--relays", type=int, metavar="N", help="as many relays between coordinator and workers")
     run.add_argument("--dry-run", action="store_true", help="print the resolved configuration and stop")
 
 
@@ -308,8 +309,9 @@ def _add_serve(commands: Commands) -> None:
 
 def _add_relay(commands: Commands) -> None:
     relay = _command(commands, "relay", "pass new weights on", help_texts.RELAY, help_texts.RELAY_EPILOG)
+    _role_arguments(relay, needs_config=False, takes_url=True)
     relay.add_argument(
-        "--upstream", metavar="URLS", required=True, help="coordinators and relays to fetch from, with commas between"
+        "--upstream", metavar="URLS", default="", help="coordinators and relays to fetch from, with commas between"
     )
 
 

@@ -68,6 +68,7 @@ examples:
                                      source of each value
   farflung run my.toml --trainer.optimizer.lr 1e-5
   farflung run my.toml --local       one machine of your own, nobody else
+  farflung run my.toml --relays 2    weights go through two relays
   farflung run mod-sum --run.name second-try --run.seed 1
 
 {SETTINGS_HELP}"""
@@ -242,17 +243,20 @@ settings, each as --serve.KEY VALUE:
   budget_told, budget_where"""
 
 RELAY = """\
-Fetch every new version of a pool from coordinators and other relays, and serve
-it to whoever is below while the rest is still coming. A chunk is passed on only
-if it is what the trainer signed; killed, the same command goes on."""
+Fetch every new version of a pool and serve it to whoever is below while the
+rest is still coming. With --coordinator the relay registers there, is told whom
+to fetch from, and workers are told of it; with --upstream alone nobody is told.
+A chunk is passed on only if it is what the trainer signed; killed, the same
+command goes on. docs/relays.md has what it takes."""
 
 RELAY_EPILOG = """\
 examples:
-  farflung relay --upstream http://10.0.0.7:7400
+  farflung relay --coordinator http://203.0.113.7:7400 --relay.host 0.0.0.0 \\
+      --relay.public_url http://198.51.100.4:7500 --relay.key_file relay.key
   farflung relay --upstream http://10.0.0.7:7400,http://10.0.0.8:7500 \\
       --relay.host 0.0.0.0 --relay.folder /data/relay
 
-The first URL is the origin, which is asked only when no other one is fit.
+Without --coordinator the first URL is the origin, which is asked last.
 Settings: farflung settings relay"""
 
 GRADE = """\

@@ -95,14 +95,16 @@ def _free_to_change(config: RunConfig) -> tuple[str, ...]:
 
 def role_specs(config: RunConfig, folder: RunFolder) -> list[RoleSpec]:
     """How each process of the run is started, in that order."""
+    relays: dict[str, Setting] = {"private_relays": True} if config.supervisor.num_relays else {}
     consent: dict[str, Setting] = {"accept_changes": True} if config.trainer.accept_changes else {}
     if config.run.local:
         return [_spec(config, folder, Role.TRAINER, "trainer", consent)]
     supervisor = config.supervisor
     worker_settings = [*supervisor.worker_overrides, *[{}] * supervisor.num_workers][: supervisor.num_workers]
     roles: list[tuple[Role, str, dict[str, Setting]]] = [
-        (Role.COORDINATOR, "coordinator", {}),
+        (Role.COORDINATOR, "coordinator", relays),
         (Role.TRAINER, "trainer", consent),
+        *((Role.RELAY, f"relay-{number}", {}) for number in range(1, supervisor.num_relays + 1)),
         *((Role.WORKER, f"worker-{number}", settings) for number, settings in enumerate(worker_settings, 1)),
         *((Role.VALIDATOR, f"validator-{number}", {}) for number in range(1, supervisor.num_validators + 1)),
     ]
@@ -112,11 +114,14 @@ def role_specs(config: RunConfig, folder: RunFolder) -> list[RoleSpec]:
 def _spec(config: RunConfig, folder: RunFolder, role: Role, name: str, settings: dict[str, Setting]) -> RoleSpec:
     url = ports.coordinator_url(config.coordinator.host, config.coordinator.port)
     where = () if role is Role.COORDINATOR or config.run.local else ("--coordinator", url)
-    named = {"node": name, **settings} if role in (Role.WORKER, Role.VALIDATOR) else settings
+    named: dict[str, Setting] = {"node": name, **settings} if role in (Role.WORKER, Role.VALIDATOR) else settings
+    if role is Role.RELAY:  # several on one machine: each takes any port, and says so to the coordinator
+        key_file = str(folder.keys / name)
+        named = {"node": name, "port": 0, "folder": str(folder.root / name), "key_file": key_file, **settings}
     needs_token = role in TOKEN_ROLES and not config.run.local
     token = ("--token-file", str(folder.tokens / role.value)) if needs_token else ()
     changes = [f"--{role.value}.{key}={_as_text(value)}" for key, value in named.items()]
-    recorded = () if role is Role.COORDINATOR else ("--activity", str(folder.activity / f"{name}.jsonl"))
+    recorded = () if role in (Role.COORDINATOR, Role.RELAY) else ("--activity", str(folder.activity / f"{name}.jsonl"))
     log_path = folder.logs / f"{name}.log"
     # -P: a file in the current folder must not stand in for a module.
     python = (sys.executable, "-P", "-m", "farflung.cli.main")

@@ -32,7 +32,8 @@ def _run(arguments: Namespace, settings: list[str]) -> int:
         case "demo":
             return _demo(arguments, settings)
         case "run":
-            return _launch(resolve_config(arguments.config), [*_local(arguments), *settings], is_dry=arguments.dry_run)
+            options = [*_local(arguments), *_relays(arguments)]
+            return _launch(resolve_config(arguments.config), [*options, *settings], is_dry=arguments.dry_run)
         case "status":
             from farflung.cli.status import show_status
 
@@ -140,6 +141,10 @@ def _demo(arguments: Namespace, settings: list[str]) -> int:
         number += 1
         config = load(RunConfig, path, [*settings, f"--run.name={name}-run{number}"]).config
     return _launch(path, [*settings, f"--run.name={config.run.name}"], is_dry=arguments.dry_run)
+
+
+def _relays(arguments: Namespace) -> list[str]:
+    return [] if arguments.relays is None else [f"--supervisor.num_relays={arguments.relays}"]
 
 
 def _local(arguments: Namespace) -> list[str]:

@@ -40,7 +40,7 @@ def run_role(arguments: Namespace, settings: list[str]) -> int:
     config = load(RunConfig, path, settings).config
     if config.run.local and role != "trainer":
         raise UserError(f"{path} is a local run (run.local), which has no {role}: use `farflung run {path}`")
-    _start_log(role, config, arguments.log)
+    start_log(_name(role, config), arguments.log)
     if arguments.leash_fd is not None:
         hold(arguments.leash_fd)
     service = SERVICES[role](config, _url(arguments, config), _token(arguments, config))
@@ -81,8 +81,8 @@ async def until_stopped(service: Service) -> int:
     return EXIT_INTERRUPTED if stop.is_set() else 0
 
 
-def _start_log(role: str, config: RunConfig, log: str | None) -> None:
-    name = _name(role, config)
+def start_log(name: str, log: str | None) -> None:
+    """To a file, or else to the terminal. Raises `UserError` for a file that cannot be written."""
     if log is None:
         log_to_stderr(name)
         return

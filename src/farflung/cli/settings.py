@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from farflung.cli.config import RunConfig
-from farflung.cli.relay import RelaySettings
 from farflung.cli.serve import ServeSettings
 from farflung.cli.sft import SftSettings
 from farflung.config import fields
@@ -23,11 +22,11 @@ HEADER = """\
 
 Every key of a configuration: `farflung run my.toml --section.key VALUE`, or `key = VALUE` under `[section]` of the
 file. `farflung run my.toml --dry-run` prints which value a run takes from where; `farflung settings WORD` prints a part
-of this page. The sections `sft`, `serve` and `relay` belong to the commands of these names.
+of this page. The sections `sft` and `serve` belong to the commands of these names.
 
 Made by `farflung settings --markdown`.
 """
-CONFIGS = (RunConfig, SftSettings, ServeSettings, RelaySettings)
+CONFIGS = (RunConfig, SftSettings, ServeSettings)
 
 
 def run_settings(arguments: Namespace) -> int:

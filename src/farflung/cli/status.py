@@ -11,6 +11,7 @@ from rich.text import Text
 
 from farflung.api.client import CoordinatorClient
 from farflung.cli import ports
+from farflung.cli.relay_table import relay_lines
 from farflung.cli.view import words
 from farflung.errors import UserError
 from farflung.wire.node import Heartbeat, NodeStatus, PoolStatus, Role
@@ -52,6 +53,7 @@ def render_status(status: PoolStatus, now_ms: int) -> RenderableType:
         Text(),
         nodes if status.nodes else Text(" no process has been heard of"),
         *([Text(f" and {status.num_unlisted} more")] if status.num_unlisted else []),
+        *relay_lines(status, now_ms),
     )
 
 

@@ -14,6 +14,9 @@ class SupervisorConfig(Config):
     num_workers: int = Field(2, ge=0, le=256, description="Worker processes here; 0 = all workers are elsewhere.")
     num_samplers: int = Field(1, ge=1, le=256, description="Sampler processes of a local run, in place of workers.")
     num_validators: int = Field(1, ge=0, le=64, description="Validator processes here; 0 = all are elsewhere.")
+    num_relays: int = Field(
+        0, ge=0, le=64, description="Relay processes here, between the coordinator and workers on this machine."
+    )
     worker_overrides: tuple[dict[str, Setting], ...] = Field(
         (), description="Settings of [worker] that differ for worker 1, 2, ..., e.g. [{}, {speed = 0.5}]."
     )

@@ -3,10 +3,11 @@
 | who ended, how               | what follows                                                             |
 |------------------------------|--------------------------------------------------------------------------|
 | trainer, code 0              | the run is finished                                                      |
-| worker or validator, code 0  | it was told that the run is over; should it not be, it starts again      |
+| worker, validator, relay, 0  | it was told that the run is over; should it not be, it starts again      |
 | any, code 2                  | the run ends: a person must change something, starting again cannot help |
 | any, other code or signal    | start again after a pause that doubles: first, 2 * first, ... up to max  |
-| ... too often in a row       | that role is given up; the run ends if nobody else plays it              |
+| ... too often in a row       | that role is given up; the run ends if nobody else plays it, unless it   |
+|                              | is a relay, which the coordinator stands in for                          |
 
 This module does not know processes, clocks or signals.
 """
@@ -109,12 +110,13 @@ class Roster:
             return EndRun(kind="finished")
         if code == EXIT_USER_ERROR:
             return EndRun(kind="user_error")
-        if code == EXIT_DONE and process.role in (Role.WORKER, Role.VALIDATOR):
+        if code == EXIT_DONE and process.role in (Role.WORKER, Role.VALIDATOR, Role.RELAY):
             process.due_s = now_s + RETURN_AFTER_S
             return Left(returns_after_s=RETURN_AFTER_S)
         process.num_crashes = 1 if ran_s >= self._policy.healthy_after_s else process.num_crashes + 1
         if process.num_crashes > self._policy.max_restarts:
-            return GiveUp(num_crashes=process.num_crashes) if self._has_peer(name) else EndRun(kind="gave_up")
+            is_needed = process.role is not Role.RELAY and not self._has_peer(name)
+            return EndRun(kind="gave_up") if is_needed else GiveUp(num_crashes=process.num_crashes)
         after_s = self._policy.delay_s(process.num_crashes)
         process.due_s = now_s + after_s
         return Restart(after_s=after_s, num_crashes=process.num_crashes)

@@ -15,7 +15,7 @@ TROUBLE_POLL_S = 1.0
 
 STOP_ORDER: tuple[frozenset[Role], ...] = (
     frozenset({Role.WORKER, Role.VALIDATOR}),
-    frozenset({Role.TRAINER}),
+    frozenset({Role.RELAY, Role.TRAINER}),
     frozenset({Role.COORDINATOR}),
 )
 """Those who depend on others first; the trainer checkpoints while the coordinator is still there."""
@@ -23,6 +23,7 @@ STOP_ORDER: tuple[frozenset[Role], ...] = (
 PLURALS = {
     Role.WORKER: "workers",
     Role.VALIDATOR: "validators",
+    Role.RELAY: "relays",
     Role.TRAINER: "the trainer",
     Role.COORDINATOR: "the coordinator",
 }

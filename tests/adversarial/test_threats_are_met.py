@@ -1,4 +1,4 @@
-"""The table of threats names tests that exist, for every threat of workers against verification."""
+"""The table of threats names tests that exist, for every threat of workers and validators against verification."""
 
 import re
 from pathlib import Path
@@ -10,11 +10,13 @@ TABLE = (TESTS.parent / "docs" / "threats.md").read_text()
 ROWS = {
     cells[0].strip(): cells[-1]
     for line in TABLE.splitlines()
-    if line.startswith("| W") and len(cells := line.strip("| ").split(" | ")) == 4
+    if line.startswith(("| W", "| V")) and len(cells := line.strip("| ").split(" | ")) == 4
 }
 
 
-@pytest.mark.parametrize("row", [f"W{number}" for number in range(1, 29)])
+@pytest.mark.parametrize(
+    "row", [*(f"W{number}" for number in (*range(1, 29), 30, 33)), *(f"V{number}" for number in (1, 2, 4, 5, 6, 7))]
+)
 def test_every_threat_has_a_test_that_exists(row: str) -> None:
     named = re.findall(r"`([\w/]+\.py)` ([\w, ]+)", ROWS[row])
     assert named, f"{row} names no test"
@@ -25,5 +27,6 @@ def test_every_threat_has_a_test_that_exists(row: str) -> None:
 
 
 def test_rows_are_in_order() -> None:
-    numbers = [int(row[1:]) for row in ROWS]
-    assert numbers == sorted(numbers)
+    for kind in "WV":
+        numbers = [int(row[1:]) for row in ROWS if row.startswith(kind)]
+        assert numbers == sorted(numbers)

@@ -13,6 +13,7 @@ import pytest
 from msgspec import structs
 
 from farflung.api.client import CoordinatorClient
+from farflung.errors import PeerFault
 from farflung.identity.keys import key_from_bytes
 from farflung.identity.signing import check_signer
 from farflung.trainer.intake import IntakeRules, graded_groups
@@ -22,7 +23,7 @@ from farflung.validator.config import ValidatorConfig
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
-from farflung.wire.proof import DEFAULT_RULES, ProofRules
+from farflung.wire.proof import DEFAULT_RULES, ProofRules, RolloutFigures
 from farflung.wire.rollout import Rollout
 from farflung.wire.verdict import RejectReason, SlotState
 from running_pool import COORDINATOR, TRAINER, Crew, coordinator, crew, publish_version
@@ -121,6 +122,35 @@ async def test_the_trainer_learns_with_the_verifiers_logprobs(tmp_path: Path) ->
     learned_with = {(row.group, row.sample): row.logprobs for group in groups for row in group.rollouts}
     assert learned_with.keys() == told.keys()
     assert all(np.array_equal(learned_with[place], told[place]) for place in told)
+
+
+def with_logprobs(figures: RolloutFigures, shift: float) -> RolloutFigures:
+    told = np.frombuffer(base64.b64decode(figures.logprobs), dtype="<f4") - np.float32(shift)
+    return structs.replace(figures, logprobs=base64.b64encode(told.tobytes()).decode())
+
+
+async def test_v2_a_validator_cannot_teach_other_logprobs_than_those_that_the_others_agreed_to(tmp_path: Path) -> None:
+    """Its vote is the others' (outcome and rewards), its figures are not: the trainer holds them against the rules."""
+    async with place(tmp_path) as pool:
+        await pool.handed_in(list)
+        outcome = await pool.outcome()
+        assert outcome.submission is not None
+        assert outcome.verdict is not None
+        evidence = await pool.trainer.evidence(outcome.verdict)
+        data = await pool.trainer.download(outcome.submission.file_key, 1 << 20)
+    rules = IntakeRules(pool=POOL, vocab_size=description().config.vocab_size, reserved_token_ids=reserved())
+    first, *rest = evidence.figures
+    limit = DEFAULT_RULES.reject.logprob_error
+    for changed, words in (
+        (with_logprobs(first, limit + 0.01), "from the sampler's"),
+        (with_logprobs(first, float("nan")), "from the sampler's"),
+        (structs.replace(first, max_margin=9.0), "accepted with figures that are rejected"),
+    ):
+        lie = structs.replace(evidence, figures=(changed, *rest))
+        with pytest.raises(PeerFault, match=words):
+            graded_groups(outcome, data, lie, rules)
+    within = structs.replace(evidence, figures=(with_logprobs(first, limit - 0.01), *rest))
+    assert graded_groups(outcome, data, within, rules)
 
 
 def without_proofs(rollouts: list[Rollout]) -> list[Rollout]:

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from farflung.errors import PeerFault
 from farflung.rl.types import RolloutGroup
 from farflung.trainer.comparison import comparison_groups, do_spans_fit
+from farflung.validation.proof_checks import proof_problem
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.canonical import sha256_hex
 from farflung.wire.pool import PoolSpec
+from farflung.wire.proof import Thresholds
 from farflung.wire.rollout import Rollout
 from farflung.wire.rollout_file import read_rollouts
 from farflung.wire.submission import Submission
@@ -53,7 +55,7 @@ def graded_groups(
     for reason, detail in _problems(outcome, rollouts, evidence, rules):
         raise PeerFault(reason, f"accepted slot {outcome.slot}: {detail}")
     if rules.pool.proofs is not None:
-        rollouts = with_verifier_logprobs(rollouts, evidence)
+        rollouts = with_verifier_logprobs(rollouts, evidence, rules.pool.proofs.reject)
     size, indices = rules.pool.rollouts_per_group, outcome.task_indices
     return tuple(
         group
@@ -68,12 +70,17 @@ def graded_groups(
     )
 
 
-def with_verifier_logprobs(rollouts: Sequence[Rollout], evidence: EvidenceBundle) -> list[Rollout]:
+def with_verifier_logprobs(rollouts: Sequence[Rollout], evidence: EvidenceBundle, limits: Thresholds) -> list[Rollout]:
     """The rollouts with the logprobs that the validators' own prefill gave, in place of the sampler's.
 
+    Several validators agree on outcome and rewards, and the figures are one's alone. So they are held against the rules
+    once more: whoever accepts found them close to the sampler's, which every other one has compared with its own.
+
     Raises:
-        PeerFault: the evidence has not one figure for each token.
+        PeerFault: the evidence has not one figure for each token, or nobody could accept with these figures.
     """
+    if problem := proof_problem(evidence.figures, limits):
+        raise PeerFault(problem[0], f"accepted with figures that are rejected: {problem[1]}")
     replaced = []
     for rollout, figures, result in zip(rollouts, evidence.figures, evidence.rewards, strict=True):
         if not figures.num_tokens and result.reward is None:  # an episode that could not be replayed
@@ -81,9 +88,14 @@ def with_verifier_logprobs(rollouts: Sequence[Rollout], evidence: EvidenceBundle
             continue
         try:
             logprobs_T = np.frombuffer(base64.b64decode(figures.logprobs, validate=True), dtype="<f4")
-            replaced.append(replace(rollout, logprobs=logprobs_T.astype(np.float32)))
+            own = replace(rollout, logprobs=logprobs_T.astype(np.float32))
         except ValueError as error:
             raise PeerFault(RejectReason.LOGPROBS, f"({rollout.group}, {rollout.sample}): {error}") from None
+        far = float(np.abs(own.logprobs - rollout.logprobs).max())
+        if not far <= limits.logprob_error:
+            detail = f"({rollout.group}, {rollout.sample}): a validator's logprob is {far:.3f} from the sampler's"
+            raise PeerFault(RejectReason.LOGPROBS, detail)
+        replaced.append(own)
     return replaced
 
 

@@ -7,6 +7,7 @@ states are true.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -69,23 +70,33 @@ Pick = Callable[[Tensor, Tensor], int]
 """(logprobs [V] of the policy, its Gumbel noise [V]) -> the token."""
 
 
-def picked(row: Rollout, pick: Pick, decoder: AnyDecoder | None = None) -> list[int]:
-    """A completion chosen token by token until an end or the limit, with noise at hand that was to draw it.
+def picked(row: Rollout, pick: Pick) -> list[int]:
+    """A completion chosen token by token until an end or the limit, with the noise at hand that was to draw it."""
+    return _all_picked(pick)[row.group, row.sample]
 
-    Args:
-        decoder: of the logprobs that are chosen by; None = the true policy.
-    """
-    decoder = decoder or verifier()
-    keys = position_keys(
-        torch.from_numpy(row_keys(SEED, [(row.group, row.sample)])), torch.arange(PARAMS.max_completion_tokens)
-    )
-    tokens: list[int] = []
-    while len(tokens) < PARAMS.max_completion_tokens and (not tokens or tokens[-1] not in EOS):
-        document = torch.tensor([*row.prompt_tokens.tolist(), *tokens])
-        state = decoder(document, SequenceLayout.from_lengths([len(document)]))[-1:]
-        logprobs = torch.log_softmax(_logits(decoder, state), -1)[0]
-        tokens.append(pick(logprobs, gumbel_noise(keys[len(tokens) : len(tokens) + 1], len(logprobs))[0]))
-    return tokens
+
+@cache
+def _all_picked(pick: Pick) -> dict[tuple[int, int], list[int]]:
+    """Of every row of the slot, side by side."""
+    rows = honest()
+    places = [(row.group, row.sample) for row in rows]
+    keys_N12 = torch.from_numpy(row_keys(SEED, places)).unsqueeze(1)
+    keys_NT2 = position_keys(keys_N12, torch.arange(PARAMS.max_completion_tokens))
+    texts: list[list[int]] = [[] for _ in rows]
+    live = list(range(len(rows)))
+    for position in range(PARAMS.max_completion_tokens):
+        documents = [[*rows[at].prompt_tokens.tolist(), *texts[at]] for at in live]
+        lengths = [len(document) for document in documents]
+        states = verifier()(torch.tensor(list(chain.from_iterable(documents))), SequenceLayout.from_lengths(lengths))
+        last = torch.tensor(lengths).cumsum(0) - 1
+        logprobs_nV = torch.log_softmax(_logits(verifier(), states[last]), -1)
+        noise_nV = gumbel_noise(keys_NT2[live, position], logprobs_nV.shape[-1])
+        for at, logprobs, noise in zip(live, logprobs_nV, noise_nV, strict=True):
+            texts[at].append(pick(logprobs, noise))
+        live = [at for at in live if texts[at][-1] not in EOS]
+        if not live:
+            break
+    return dict(zip(places, texts, strict=True))
 
 
 def _logits(decoder: AnyDecoder, states_TD: Tensor) -> Tensor:
@@ -126,6 +137,7 @@ def exact_speculation(logprobs: Tensor, noise: Tensor) -> int:
     return guess if guess == drawn else drawn
 
 
+@cache
 def steered(reach: float) -> Pick:
     """The furthest token within reach of the draw."""
 

@@ -10,7 +10,7 @@ themselves. Time is an argument. Does not know HTTP, or what is done to look at 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from farflung.coordinator.relay_addresses import may_be_told, number_of
+from farflung.coordinator.relay_addresses import Address, may_be_told, number_of
 from farflung.sharding.spread import choose
 from farflung.sharding.tree import ORIGIN, RelayTree, assign, num_slots
 from farflung.sharding.tree import RelayOffer as Place
@@ -65,6 +65,10 @@ class _Entry:
     """When its newest version last rose."""
     lie: str = ""
     accusers: set[str] = field(default_factory=set)
+    host: Address | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.host = number_of(self.url)
 
 
 class RelayBook:
@@ -212,7 +216,7 @@ class RelayBook:
         host = number_of(url)
         if host is None or host.is_loopback:
             return 0
-        return sum(number_of(other) == host for other in self._entries)
+        return sum(entry.host == host for entry in self._entries.values())
 
     def _is_silent(self, entry: _Entry, now_ms: int, patience: int = 1) -> bool:
         """One that the operator lists and that never registered is not expected to say anything."""

@@ -12,6 +12,7 @@ from farflung.envs.grid_walk import GridWalk, reaches, shortest_way
 from farflung.envs.latin_square import _squares
 from farflung.envs.registry import load_environment
 from farflung.envs.trading import best_plan, profit_of
+from farflung.rewards.small_formula import parse_formula
 from farflung.wire.task import Message, Task
 
 NAMES = ("countdown", "latin-square", "grid-walk", "find-formula", "trading")
@@ -184,6 +185,19 @@ def test_a_latin_square_has_one_solution_and_no_other_text_is_it() -> None:
 )
 def test_a_formula_is_worth_more_the_shorter_it_is(completion: str, reward: float) -> None:
     assert graded("find-formula", "1,2,5,10>", "1+x*x", completion).reward == pytest.approx(reward)
+
+
+@pytest.mark.parametrize(("max_number", "num_tables"), [(2, 42), (9, 626), (30, 6506)])
+def test_every_table_has_its_shortest_formula(max_number: int, num_tables: int) -> None:
+    """The reckoning that makes the tables and the parser that grades agree on what a formula means."""
+    searched = environment("find-formula", max_number=max_number)
+    assert searched.num_tasks + searched.num_heldout_tasks == num_tables
+    for index in range(0, searched.num_tasks, 40):
+        task = searched.task("train", index)
+        shown = task.messages[-1].content.removesuffix(">").split(",")
+        formula = parse_formula(task.answer)
+        assert formula is not None
+        assert [str(formula.at(x)) for x in range(4)] == shown
 
 
 def test_what_fits_only_where_it_was_shown_is_no_discovery() -> None:

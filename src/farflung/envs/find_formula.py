@@ -5,12 +5,16 @@ Scientific search in miniature: many formulas fit what is shown, and only what h
 
     reward = correct * max(1/2, 1 - 0.1 * (characters beyond the shortest))
 
-Problems are the value tables of all formulas with at most two operators over x and 1 to 9, each table once.
+Problems are the value tables of all formulas with at most two operators over x and 1 to `max_number`, each table once:
+626 for 9, few enough to be learned by heart, 6,506 for 30.
 """
 
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import product
+
+from pydantic import Field
 
 from farflung.config.base import Config
 from farflung.envs.arguments import parse_arguments
@@ -25,11 +29,13 @@ from farflung.wire.task import Task
 SHOWN, HIDDEN = range(4), range(4, 8)
 COST_PER_CHARACTER = 0.1
 LEAST_OF_A_DISCOVERY = 0.5
-ATOMS = ("x", *"123456789")
+Table = tuple[int, ...]
+"""Values of a formula at the shown points."""
+_APPLY: Mapping[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 class FindFormulaConfig(Config):
-    """Nothing to set."""
+    max_number: int = Field(9, ge=2, le=30, description="Largest number of the formulas that are looked for.")
 
 
 class FindFormula:
@@ -37,7 +43,7 @@ class FindFormula:
 
     def __init__(self, seed: int, args: Mapping[str, EnvArg]) -> None:
         self.config = parse_arguments(FindFormulaConfig, self.name, args)
-        self._shortest = _shortest_formulas()
+        self._shortest = _shortest_formulas(self.config.max_number)
         self._tables = sorted(self._shortest)
         self._problems = ProblemSet(self.name, seed, len(self._tables))
         self.num_tasks = self._problems.num_tasks
@@ -82,23 +88,31 @@ def _values(formula: Formula, points: range) -> tuple[int, ...]:
 
 
 @cache
-def _shortest_formulas() -> dict[tuple[int, ...], str]:
+def _shortest_formulas(max_number: int) -> dict[Table, str]:
     """Values at the shown points -> the shortest formula, the first in the order of the alphabet among equals."""
-    found: dict[tuple[int, ...], str] = {}
-    for text in sorted(set(_formulas()), key=lambda text: (len(text), text)):
-        formula = parse_formula(text)
-        assert formula is not None
-        table = _values(formula, SHOWN)
-        if len(set(table)) > 1:  # constants are no search
-            found.setdefault(table, text)
-    return found
+    found: dict[Table, str] = {}
+    for text, table in _formulas(max_number):
+        known = found.get(table)
+        if known is None or (len(text), text) < (len(known), known):
+            found[table] = text
+    return {table: text for table, text in found.items() if len(set(table)) > 1}  # constants are no search
 
 
-def _formulas() -> Iterator[str]:
-    yield "x"
-    for left, sign, right in product(ATOMS, "+-*", ATOMS):
-        yield f"{left}{sign}{right}"
-        for other, last in product("+-*", ATOMS):
-            yield f"{left}{sign}{right}{other}{last}"
-            if sign != "*" and other == "*":
-                yield f"({left}{sign}{right})*{last}"
+def _formulas(max_number: int) -> Iterator[tuple[str, Table]]:
+    """Every formula with its values, reckoned without a parser: there are hundreds of thousands."""
+    atoms = {"x": tuple(SHOWN)} | {str(number): (number,) * len(SHOWN) for number in range(1, max_number + 1)}
+    yield "x", tuple(SHOWN)
+    for (left, of_left), sign, (right, of_right) in product(atoms.items(), _APPLY, atoms.items()):
+        pair = _applied(sign, of_left, of_right)
+        yield f"{left}{sign}{right}", pair
+        for other, (last, of_last) in product(_APPLY, atoms.items()):
+            binds_tighter = sign != "*" and other == "*"
+            if not binds_tighter:
+                yield f"{left}{sign}{right}{other}{last}", _applied(other, pair, of_last)
+                continue
+            yield f"{left}{sign}{right}*{last}", _applied(sign, of_left, _applied("*", of_right, of_last))
+            yield f"({left}{sign}{right})*{last}", _applied("*", pair, of_last)
+
+
+def _applied(sign: str, left: Table, right: Table) -> Table:
+    return tuple(map(_APPLY[sign], left, right))

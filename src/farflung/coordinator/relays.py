@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from farflung.broadcast.servers import Servers
+from farflung.broadcast.trust import SPLIT_VIEW
 from farflung.coordinator.core import Core
 from farflung.coordinator.relay_addresses import problem_of
 from farflung.coordinator.relay_book import BookRules, RelayBook
@@ -27,6 +28,9 @@ LOOK_S = 20.0
 MAX_LOOKS = 8
 """At once."""
 NUM_CHUNKS_IF_ACCUSED = 3
+CHUNK_DIGEST = "chunk_digest"
+LIES = frozenset({CHUNK_DIGEST, SPLIT_VIEW})
+"""What nobody does by mistake, as with a proxy that redirects."""
 
 
 @asynccontextmanager
@@ -115,14 +119,14 @@ class RelayDesk:
             async with self._gate, asyncio.timeout(LOOK_S):
                 version = await self._examine(url, NUM_CHUNKS_IF_ACCUSED if is_accused else 1)
         except PeerFault as fault:
-            problem = lie = str(fault)
-            logger.warning("relay %s %s: it is not listed any more", url, lie)
+            problem = str(fault)
+            lie = problem if fault.reason in LIES else ""
         except Transient as error:
             problem = f"unreachable: {error}"
         except TimeoutError:
             problem = f"unreachable: no answer in {LOOK_S:g} s"
-        if problem and not lie:
-            logger.info("relay %s: %s", url, problem)
+        if problem:
+            logger.log(logging.WARNING if lie else logging.INFO, "relay %s is not listed: %s", url, problem)
         self._book.looked(url, problem, self._core.now_ms(), lie=lie, version=version)
         self._book.settle(self._core.table.newest, self._core.now_ms())
 
@@ -139,14 +143,14 @@ class RelayDesk:
         published = self._core.state.manifests.get(manifest.policy_version)
         if published is None:
             if manifest.policy_version > self._core.table.newest:
-                raise PeerFault("split_view", f"it tells of version {manifest.policy_version}, which is not out")
+                raise PeerFault(SPLIT_VIEW, f"it tells of version {manifest.policy_version}, which is not out")
             raise Transient(f"its newest version is {manifest.policy_version}, which is not kept any more")
         if manifest != published:
-            raise PeerFault("split_view", f"its manifest of version {manifest.policy_version} is another one")
+            raise PeerFault(SPLIT_VIEW, f"its manifest of version {manifest.policy_version} is another one")
         for chunk in self._some(published, num_chunks):
             data = await self._servers.chunk(url, chunk.sha256, chunk.num_bytes)
             if await asyncio.to_thread(sha256_hex, data) != chunk.sha256:
-                raise PeerFault("chunk_digest", f"it sent other bytes for chunk {chunk.sha256[:12]}")
+                raise PeerFault(CHUNK_DIGEST, f"it sent other bytes for chunk {chunk.sha256[:12]}")
         return manifest.policy_version
 
     def _some(self, manifest: Manifest, count: int) -> Sequence[Chunk]:

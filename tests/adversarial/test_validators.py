@@ -28,7 +28,7 @@ from farflung.validator import service
 from farflung.validator.config import ValidatorConfig
 from farflung.wire.batch import SlotOutcome
 from farflung.wire.check_rules import CheckRules
-from farflung.wire.node import Role
+from farflung.wire.node import Heartbeat, Role
 from farflung.wire.panel import Fault, FaultKind, RingerKind
 from farflung.wire.pool import PoolSpec
 from farflung.wire.proof import DEFAULT_RULES
@@ -253,6 +253,10 @@ async def test_v2_honest_validators_reject_what_is_planted_and_nobody_can_tell_i
     async with place(tmp_path, pool_of(validators), ringer_rate=1.0, judge_s=20.0) as here:
         for key in (HONEST, SECOND, THIRD)[: validators + 1]:
             await here.honest(key)
+        beat = Heartbeat(
+            node=WORKER.address, role=Role.WORKER, policy_version=0, activity="sampling", busy_s=0, idle_s=0, cpu_s=0
+        )
+        await here.crew.worker.heartbeat(beat)
         evidence = tmp_path / "store" / "evidence"
         for number in range(1, 60):
             await here.handed_in()
@@ -274,7 +278,9 @@ async def test_v2_honest_validators_reject_what_is_planted_and_nobody_can_tell_i
         check_signer(event.ringer.lease, COORDINATOR.address)
         assert event.ringer.lease.node == event.ringer.submission.node != WORKER.address
     assert faults(tmp_path) == []
-    assert len({status.heartbeat.node for status in statuses}) == len(statuses)
+    there = [(status.heartbeat.role, status.heartbeat.node) for status in statuses]
+    assert sorted(there) == there, "as they are listed without any"
+    assert any((Role.WORKER, event.ringer.lease.node) in there for event in ended), "its worker is there"
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.25])

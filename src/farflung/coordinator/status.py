@@ -11,8 +11,7 @@ def pool_status(core: Core, relays: Sequence[RelayStatus] = ()) -> PoolStatus:
     """Counts since the run began, and who is there now."""
     table, tally, now_ms = core.table, core.state.ledger.tally, core.now_ms()
     nodes, num_unlisted = core.nodes.statuses(now_ms)
-    disguised = [NodeStatus(heartbeat=each, last_seen_ms=now_ms, is_alive=True) for each in core.disguises.values()]
-    nodes = (*nodes, *disguised)[:MAX_LISTED]
+    nodes = tuple(sorted((*nodes, *_disguised(core, now_ms)), key=_place)[:MAX_LISTED])
     return PoolStatus(
         pool=core.state.rules.name,
         policy_version=table.newest,
@@ -29,3 +28,15 @@ def pool_status(core: Core, relays: Sequence[RelayStatus] = ()) -> PoolStatus:
         num_files_removed=core.num_files_removed,
         relays=tuple(relays),
     )
+
+
+def _disguised(core: Core, now_ms: int) -> list[NodeStatus]:
+    """Workers that planted files are said to be from, heard of within the last two seconds like others."""
+    return [
+        NodeStatus(heartbeat=heartbeat, last_seen_ms=now_ms - int(node[-4:], 16) % 2000, is_alive=True)
+        for node, heartbeat in core.disguises.items()
+    ]
+
+
+def _place(status: NodeStatus) -> tuple[str, str]:
+    return status.heartbeat.role, status.heartbeat.node

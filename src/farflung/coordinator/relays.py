@@ -28,7 +28,7 @@ LOOK_S = 20.0
 MAX_LOOKS = 8
 """At once."""
 NUM_CHUNKS_IF_ACCUSED = 3
-CHUNK_DIGEST = "chunk_digest"
+CHUNK_DIGEST, UNKNOWN_VERSION = "chunk_digest", "unknown_version"
 LIES = frozenset({CHUNK_DIGEST, SPLIT_VIEW})
 """What nobody does by mistake, as with a proxy that redirects."""
 
@@ -134,17 +134,15 @@ class RelayDesk:
         """The newest version that a relay has; None for none yet.
 
         Raises:
-            Transient: it does not answer, or what it has is too old to be compared.
-            PeerFault: it gives what was not published.
+            Transient: it does not answer.
+            PeerFault: it gives what was not published, or is not published any more.
         """
         manifest = await self._servers.latest_manifest(url, -1, 0.0)
         if manifest is None:
             return None  # it has just begun, or nothing is out yet
         published = self._core.state.manifests.get(manifest.policy_version)
         if published is None:
-            if manifest.policy_version > self._core.table.newest:
-                raise PeerFault(SPLIT_VIEW, f"it tells of version {manifest.policy_version}, which is not out")
-            raise Transient(f"its newest version is {manifest.policy_version}, which is not kept any more")
+            raise PeerFault(UNKNOWN_VERSION, f"its newest version is {manifest.policy_version}, which is not out now")
         if manifest != published:
             raise PeerFault(SPLIT_VIEW, f"its manifest of version {manifest.policy_version} is another one")
         for chunk in self._some(published, num_chunks):

@@ -81,6 +81,16 @@ def test_a_cheat_is_named_with_exit_code_1(
     assert (told["is_accepted"], told["reason"]) == (False, reason)
 
 
+@pytest.mark.parametrize("token", [-1, 2**31 - 1])
+def test_w20_a_token_that_is_none_is_said_in_a_sentence(
+    model: Path, capsys: pytest.CaptureFixture[str], token: int
+) -> None:
+    rows = rollouts(model)
+    rows[0].completion_tokens[0] = token
+    assert verify(model, file_of(rows, model)) not in (0, 1)
+    assert f"the file has token {token}" in capsys.readouterr().err
+
+
 def test_w10_another_seed_is_another_draw(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = bytes(32)
     assert verify(model, file_of(rollouts(model), model), "--json", seed=other.hex()) == 1

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -125,9 +126,10 @@ def _load(arguments: Namespace, rollouts: "Sequence[Rollout]") -> "Model":
 
     torch.set_num_threads(arguments.threads)
     loaded = load_folder(Path(arguments.model))
-    largest = max(int(max(row.prompt_tokens.max(), row.completion_tokens.max())) for row in rollouts)
-    if largest >= loaded.config.vocab_size:
-        raise UserError(f"the file has token {largest}, and {arguments.model} knows {loaded.config.vocab_size}")
+    tokens = np.concatenate([part for row in rollouts for part in (row.prompt_tokens, row.completion_tokens)])
+    for token in (int(tokens.max()), int(tokens.min())):
+        if not 0 <= token < loaded.config.vocab_size:
+            raise UserError(f"the file has token {token}, and {arguments.model} knows {loaded.config.vocab_size}")
     tokenizer = Tokenizer.from_files(loaded.tokenizer_files)
     return Model(
         loaded=loaded,

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,8 +91,11 @@ def transcripts_of(
     def begin(task: Task) -> Episode:
         return Episode(tokenizer, environment, task, limits)
 
-    nothing: Callable[[int], None] = lambda _step: None  # noqa: E731
-    return Episodes(begin, rules, tasks, {}, nothing).read(rollouts)
+    return Episodes(begin, rules, tasks, {}, _tell_nobody).read(rollouts)
+
+
+def _tell_nobody(_step: int) -> None:
+    """Of the steps of a replay."""
 
 
 def _check_complete(rollouts: Sequence[Rollout], pool: PoolSpec) -> None:

@@ -75,8 +75,9 @@ class Membership:
         """Tell the operator, once for each change."""
         if refusal == self._refusal:
             return
-        self._refusal = refusal
+        is_first, self._refusal = self._refusal is None, refusal
         if refusal:
-            logger.warning("not listed as %s: %s", self._url, refusal)
+            level = logging.INFO if is_first else logging.WARNING  # nobody is listed before a first look
+            logger.log(level, "not listed as %s: %s", self._url, refusal)
         else:
             logger.info("listed as %s", self._url)

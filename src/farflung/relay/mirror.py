@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from farflung.broadcast.shelf import Shelf
 from farflung.broadcast.swarm import Swarm
 from farflung.broadcast.transport import Transport
 from farflung.broadcast.trust import ManifestTrust, check_before
 from farflung.errors import PeerFault, Transient
 from farflung.relay.keeping import chunks_of, kept_sizes, oldest_kept
-from farflung.relay.shelf import Shelf
 from farflung.sharding.plan import check_manifest
 from farflung.wire.manifest import Manifest
 

@@ -18,6 +18,7 @@ from farflung.api.patience import Patience, Stopped
 from farflung.api.server.gate import Gate, GuardedSite, room_for_connections
 from farflung.api.server.listening import bound_socket, shown_host
 from farflung.broadcast.servers import Servers
+from farflung.broadcast.shelf import Shelf
 from farflung.broadcast.sources import SourceBook
 from farflung.broadcast.swarm import Swarm
 from farflung.broadcast.trust import ManifestTrust
@@ -27,7 +28,6 @@ from farflung.relay.app import build_app
 from farflung.relay.config import RelayConfig
 from farflung.relay.membership import Membership
 from farflung.relay.mirror import Mirror
-from farflung.relay.shelf import Shelf
 from farflung.wire.node import Role
 from farflung.wire.pool import PoolSpec
 from farflung.wire.relay import Sources

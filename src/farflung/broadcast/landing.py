@@ -42,7 +42,7 @@ async def land(
     folder: Path,
     get_chunk: GetChunk,
     *,
-    max_concurrent: int = 8,
+    max_concurrent: int = 4,
     limits: ManifestLimits = LIMITS,
     on_bytes: OnBytes = lambda _num_bytes: None,
 ) -> dict[str, Path]:

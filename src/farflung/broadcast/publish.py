@@ -7,11 +7,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from farflung.sharding.plan import cut, with_offsets
+from farflung.broadcast.pieces import Pieces
+from farflung.sharding.plan import cut
 from farflung.wire.manifest import Manifest, ManifestFile, TensorEntry, WeightsPatch, policy_digest
 
-CHUNK_BYTES = 8 << 20
-"""Default chunk; 4 to 16 MiB keep both the overhead per request and the loss by one bad chunk small."""
+CHUNK_BYTES = 4 << 20
+"""Default chunk: what a receiver holds for every connection, and what each level of a tree adds to the time."""
 
 MAX_CONCURRENT = 4
 """Chunks that are written at once: while one is hashed and synced to disk, others are on their way."""
@@ -26,19 +27,13 @@ class CutFiles:
     """Files as a manifest describes them, with their chunks."""
 
     files: tuple[ManifestFile, ...]
-    chunks: Mapping[str, bytes]
-    """sha256 -> bytes."""
+    chunks: Pieces
 
 
 def cut_files(files: Mapping[str, bytes], chunk_bytes: int) -> CutFiles:
     """In name order."""
     described = tuple(cut(name, data, chunk_bytes) for name, data in sorted(files.items()))
-    chunks = {
-        chunk.sha256: files[file.name][start : start + chunk.num_bytes]
-        for file in described
-        for start, chunk in with_offsets(file)
-    }
-    return CutFiles(files=described, chunks=chunks)
+    return CutFiles(files=described, chunks=Pieces.of(described, files))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -83,7 +78,7 @@ def prepare(
         base: weights that were cut before and stay; `files` has an adapter beside them then.
         patch: on the version before, beside one of the files or in its place.
     """
-    kept = CutFiles(files=(), chunks={}) if base is None else base
+    kept = CutFiles(files=(), chunks=Pieces()) if base is None else base
     is_alone = patch is not None and patch.is_alone
     unpublished = {patch.file} if patch is not None and is_alone else set()
     fresh = cut_files({name: data for name, data in files.items() if name not in unpublished}, chunk_bytes)
@@ -104,8 +99,9 @@ def prepare(
         previous_digest=previous_digest,
         curriculum_digest=curriculum_digest,
     )
-    of_patch = {} if patch_file is None else patch_file.chunks
-    return PreparedPolicy(manifest=manifest, chunks={**kept.chunks, **fresh.chunks, **of_patch})
+    of_patch = Pieces() if patch_file is None else patch_file.chunks
+    chunks = kept.chunks.with_those_of(fresh.chunks).with_those_of(of_patch)
+    return PreparedPolicy(manifest=manifest, chunks=chunks)
 
 
 def _describe(patch: PatchOffer, cut_patch: CutFiles, policy_version: int) -> WeightsPatch:
@@ -132,12 +128,15 @@ async def publish(
     Returns:
         How many chunk bytes were written.
     """
-    fresh = {digest: data for digest, data in prepared.chunks.items() if digest not in already_published}
-    waiting = iter(fresh.items())
+    waiting = iter([digest for digest in prepared.chunks if digest not in already_published])
+    num_written = 0
 
     async def write() -> None:
-        for digest, data in waiting:
+        nonlocal num_written
+        for digest in waiting:
+            data = prepared.chunks[digest]
             await put_chunk(digest, data)
+            num_written += len(data)
 
     writers = [asyncio.create_task(write()) for _ in range(MAX_CONCURRENT)]
     try:
@@ -147,4 +146,4 @@ async def publish(
             writer.cancel()
         await asyncio.gather(*writers, return_exceptions=True)  # no request outlives this call
     await put_manifest(prepared.manifest)
-    return sum(len(data) for data in fresh.values())
+    return num_written

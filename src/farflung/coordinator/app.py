@@ -331,7 +331,7 @@ class _Trainers:
 
     async def put_chunk(self, request: web.Request) -> web.StreamResponse:
         callers.required_caller(request, routes.PUT_CHUNK)
-        data = await exchange.read_body(request, routes.MAX_CHUNK_BYTES)
+        data = await exchange.read_buffer(request, routes.MAX_CHUNK_BYTES)
         await self._desk.put_chunk(request.match_info["sha256"], data)
         return exchange.record_answer(None)
 

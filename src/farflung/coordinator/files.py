@@ -88,7 +88,7 @@ class Files:
         """Under its digest, so the same bundle again is the same object."""
         await asyncio.to_thread(self._store.put, evidence_key(evidence.digest()), evidence.to_bytes())
 
-    async def put_chunk(self, sha256: str, data: bytes, newest: int) -> None:
+    async def put_chunk(self, sha256: str, data: bytes | bytearray, newest: int) -> None:
         """The caller has checked the hash. `newest` is the newest version so far."""
         async with self.versions:
             self._unused_since[sha256] = newest  # from now on it is collected only when it is old again

@@ -48,7 +48,7 @@ class PublishingDesk:
         await self._core.committed()
         return publication
 
-    async def put_chunk(self, sha256: str, data: bytes) -> None:
+    async def put_chunk(self, sha256: str, data: bytes | bytearray) -> None:
         found = await asyncio.to_thread(sha256_hex, data)
         if found != sha256:
             raise Refused(RefusalReason.DIGEST_MISMATCH, f"chunk {sha256} has sha256 {found}")

@@ -37,7 +37,7 @@ class RelayConfig(Config):
     port: int = Field(7500, ge=0, le=65535, description="TCP port; 0 = any free one.")
     folder: str = Field("relay", min_length=1, description="Where chunks are kept.")
     max_disk_bytes: int = Field(64 << 30, ge=1 << 20, description="Chunks of the oldest versions make room above it.")
-    max_concurrent: int = Field(8, ge=1, le=256, description="Chunks fetched at once; each takes its size in memory.")
+    max_concurrent: int = Field(4, ge=1, le=256, description="Chunks fetched at once; each takes its size in memory.")
     poll_s: float = Field(10.0, gt=0, le=60, description="How long one request for a new version may wait upstream.")
     held_s: float = Field(
         20.0, gt=0, le=60, description="How long a request waits for a chunk that is still on its way to the relay."

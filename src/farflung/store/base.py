@@ -10,7 +10,7 @@ from typing import Protocol
 class Store(Protocol):
     """Blocking calls; services run them in a thread when it matters."""
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes | bytearray) -> None:
         """Make `data` visible under `key`, whole or not at all; the same bytes again are a no-op.
 
         Raises:

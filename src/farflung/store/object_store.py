@@ -57,7 +57,7 @@ class ObjectStore:
         except (BaseError, OSError) as error:
             raise UserError(f"store {url!r} cannot be opened: {_first_line(error)}") from error
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes | bytearray) -> None:
         check_key(key)
         try:
             self._call(lambda: obstore.put(self._store, key, data, mode="create", use_multipart=False))
@@ -114,7 +114,7 @@ class ObjectStore:
             path.unlink(missing_ok=True)
         return len(found)
 
-    def _check_same(self, key: str, data: bytes) -> None:
+    def _check_same(self, key: str, data: bytes | bytearray) -> None:
         try:
             is_same = self.size(key) == len(data) and self.get(key, max_bytes=len(data)) == data
         except KeyError:

@@ -381,7 +381,7 @@ class TrainerConfig(Config):
         8, ge=1, description="How many later slots may be ready before a missing one is passed over for now."
     )
     micro_batch_tokens: int = Field(16_384, ge=1, le=1_000_000_000, description="Most tokens in one forward pass.")
-    chunk_bytes: int = Field(16 << 20, ge=1024, description="Size of the pieces that weights are published in.")
+    chunk_bytes: int = Field(4 << 20, ge=1024, description="Size of the pieces that weights are published in.")
     snapshot_every: int = Field(
         8,
         ge=1,

@@ -59,6 +59,11 @@ _STATUS = {
 
 async def read_body(request: web.Request, max_bytes: int) -> bytes:
     """The request's body; refused as soon as it is too long, or when it stops coming."""
+    return bytes(await read_buffer(request, max_bytes))
+
+
+async def read_buffer(request: web.Request, max_bytes: int) -> bytearray:
+    """As `read_body`, without the copy that makes it unchangeable."""
     if (request.content_length or 0) > max_bytes:
         raise Refused(RefusalReason.TOO_LARGE, f"{request.content_length} bytes announced, at most {max_bytes} allowed")
     body = bytearray()
@@ -74,7 +79,7 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
             raise Refused(RefusalReason.BAD_REQUEST, f"body stopped or was too slow after {len(body)} bytes") from None
         if piece is None:
             await _check_promised(request, body)
-            return bytes(body)
+            return body
         body += piece
         if len(body) > max_bytes:
             raise Refused(RefusalReason.TOO_LARGE, f"more than {max_bytes} bytes, which is the limit")

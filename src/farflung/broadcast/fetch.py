@@ -4,13 +4,17 @@ This module does not know servers (the caller passes the reader), signatures or 
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field
 
+from farflung.broadcast.progress import Progress
 from farflung.errors import PeerFault, Transient
 from farflung.sharding.plan import ManifestLimits, check_chunk, check_manifest, join, missing
 from farflung.wire.manifest import Chunk, Manifest, ManifestFile
+
+logger = logging.getLogger(__name__)
 
 ChunkBytes = bytes | bytearray
 """Nobody writes to them."""
@@ -108,9 +112,15 @@ class PolicyFetcher:
     async def _fetch_all(self, wanted: Sequence[Chunk]) -> dict[str, ChunkBytes]:
         gate = asyncio.Semaphore(self._policy.max_concurrent)
 
+        now_s = asyncio.get_running_loop().time
+        progress = Progress(sum(chunk.num_bytes for chunk in wanted), now_s())
+
         async def fetch_one(chunk: Chunk) -> tuple[str, ChunkBytes]:
             async with gate:
-                return chunk.sha256, await self._fetch_chunk(chunk)
+                data = await self._fetch_chunk(chunk)
+            if line := progress.add(chunk.num_bytes, now_s()):
+                logger.info("fetching: %s", line)
+            return chunk.sha256, data
 
         tasks = [asyncio.create_task(fetch_one(chunk)) for chunk in wanted]
         try:

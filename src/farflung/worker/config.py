@@ -19,6 +19,12 @@ class WorkerConfig(Config):
         pattern=r"^(0x[0-9a-fA-F]{40})?$",
         description="Address of the trainer's key; empty = whoever signed the first version that came.",
     )
+    cache_folder: str = Field(
+        "",
+        description="Folder where chunks of weights are kept, so that a worker that is killed while it fetches goes on "
+        "with them; empty = in memory only.",
+    )
+    max_cache_bytes: int = Field(8 << 30, ge=1 << 20, description="Of it; the chunks used longest ago make room.")
     capability_class: str = Field(
         "any",
         min_length=1,

@@ -27,7 +27,7 @@ from farflung.sandbox.math.pool import MathPool
 
 PEER = f"math-verify {version('math-verify')}"
 PEER_WALL_S = 20.0
-PARTS: tuple[Part, ...] = ("dev", "held", "fresh", "unseen")
+PARTS: tuple[Part, ...] = ("dev", "held", "fresh", "unseen", "everyday")
 FORMS: dict[str, str] = {"raw": "${}$", "boxed": r"\boxed{{{}}}"}
 SLOW_KINDS = ("tower", "report")
 """Left out of throughput: there the peer's time limits are what is measured."""

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-Part = Literal["dev", "held", "fresh", "unseen"]
+Part = Literal["dev", "held", "fresh", "unseen", "everyday"]
 
 FOLDER = Path(__file__).parent
 

@@ -133,3 +133,22 @@ def test_a_server_that_left_while_it_was_asked_is_no_error() -> None:
     made.left("a")
     made.lied("a", "")
     assert made.choose(0.0) == "origin"
+
+
+def test_a_small_chunk_does_not_make_a_slow_server_of_one_that_larger_ones_were_not_asked_of() -> None:
+    made = book("big", "small")
+    finish(made, "small", num_bytes=44, took_s=0.002)
+    finish(made, "big", num_bytes=1 << 20, took_s=0.1)
+    assert made.choose(0.0) == "small", "nobody knows how fast it is"
+    finish(made, "small", num_bytes=1 << 20, took_s=0.05)
+    finish(made, "small", num_bytes=44, took_s=0.002)
+    assert made.choose(0.0) == "small", "what it did with large ones stands"
+    made.asked("small")
+    made.overtaken("small", 44, 0.0, 1.0)
+    assert made.choose(10.0) == "small"
+
+
+def test_one_that_nobody_knows_is_tried_before_the_fastest_even_if_nothing_else_is_under_way() -> None:
+    made = book("a", "z")
+    finish(made, "z", took_s=0.001)
+    assert made.choose(0.0) == "a"

@@ -3,10 +3,10 @@
     weight = rate * success / (requests in flight + 1)
 
 `rate` and `success` are means in which the last few requests count most; a server that nobody asked yet is taken for as
-fast as the fastest, so that it is tried. A failure rests a server for a while, twice as long each time, and so does a
-request that a later one to another server overtakes; then it gets one request, and several again once it has answered
-that. A lie (bytes that are not the chunk) ends it for good. The origin is asked only when no relay is fit: it stays
-free to publish.
+fast as the fastest, and tried first. A small chunk's time tells of the way and not of the rate, so it counts until
+larger chunks come. A failure rests a server for a while, twice as long each time, and so does a request that a later
+one to another server overtakes; then it gets one request, and several again once it has answered that. A lie (bytes
+that are not the chunk) ends it for good. The origin is asked only when no relay is fit: it stays free to publish.
 """
 
 import math
@@ -18,6 +18,8 @@ _MEMORY = 0.3
 """Weight of the newest request in the means."""
 _UNKNOWN_RATE = 1e6
 """Bytes/s that the first of all is taken for."""
+_ALIKE = 4
+"""Chunks that differ in size by less than this factor tell of each other's rate."""
 _FIRST_REST_S = 0.5
 _LONGEST_REST_S = 60.0
 
@@ -26,6 +28,8 @@ _LONGEST_REST_S = 60.0
 class _Record:
     rate: float | None = None
     """Bytes/s of finished requests."""
+    rate_bytes: int = 0
+    """Of the largest chunk that it was measured with."""
     success: float = 1.0
     num_in_flight: int = 0
     num_failures: int = 0
@@ -47,6 +51,8 @@ class SourceBook:
 
     origin: str
     _records: dict[str, _Record] = field(default_factory=dict)
+    _largest_bytes: int = 0
+    """Of all chunks that came."""
 
     def offer(self, relays: Iterable[str]) -> None:
         """The relays there are now; what is known of those that stay is kept, and lies of all are remembered."""
@@ -61,7 +67,7 @@ class SourceBook:
         """Whom to ask next, other than those in `without`; None if nobody is fit now."""
         fit = [name for name, record in self._records.items() if name not in without and record.is_fit(now_s)]
         relays = [name for name in fit if name != self.origin]
-        return max(relays or fit, key=lambda name: (self._weight(name), name), default=None)
+        return max(relays or fit, key=self._preference, default=None)
 
     def ready_in_s(self, now_s: float) -> float:
         """Seconds until somebody is fit; infinite if all have lied."""
@@ -95,8 +101,7 @@ class SourceBook:
         if (record := self._records.get(name)) is None:
             return
         shared = record.num_in_flight  # it sent to as many at once, and could have sent one of them faster
-        rate = num_bytes * shared / max(took_s, 1e-6)
-        record.rate = rate if record.rate is None else (1 - _MEMORY) * record.rate + _MEMORY * rate
+        self._measured(record, num_bytes, num_bytes * shared / max(took_s, 1e-6))
         record.success += _MEMORY * (1 - record.success)
         record.num_failures = 0
         record.num_bytes += num_bytes
@@ -107,7 +112,9 @@ class SourceBook:
         if (record := self._records.get(name)) is None:
             return
         at_most = num_bytes * record.num_in_flight / max(now_s - asked_s, 1e-6)
-        record.rate = at_most if record.rate is None else min(record.rate, at_most)
+        if _ALIKE * num_bytes > record.rate_bytes:
+            record.rate = at_most if record.rate is None else min(record.rate, at_most)
+            record.rate_bytes = max(record.rate_bytes, num_bytes)
         self._rest(record, now_s)
 
     def failed(self, name: str, now_s: float) -> None:
@@ -139,13 +146,25 @@ class SourceBook:
         """Server -> chunk bytes that came from it."""
         return {name: record.num_bytes for name, record in self._records.items()}
 
-    def _weight(self, name: str) -> float:
+    def _preference(self, name: str) -> tuple[float, bool, str]:
         record = self._records[name]
-        return self._rate(name) * record.success / (record.num_in_flight + 1)
+        weight = self._rate(name) * record.success / (record.num_in_flight + 1)
+        return weight, self._known_rate(record) is None, name
+
+    def _measured(self, record: _Record, num_bytes: int, rate: float) -> None:
+        self._largest_bytes = max(self._largest_bytes, num_bytes)
+        if record.rate is None or num_bytes >= _ALIKE * record.rate_bytes:
+            record.rate = rate
+        elif _ALIKE * num_bytes > record.rate_bytes:
+            record.rate = (1 - _MEMORY) * record.rate + _MEMORY * rate
+        record.rate_bytes = max(record.rate_bytes, num_bytes)
+
+    def _known_rate(self, record: _Record) -> float | None:
+        return record.rate if _ALIKE * record.rate_bytes > self._largest_bytes else None
 
     def _rate(self, name: str) -> float:
-        rate = self._records[name].rate
+        rate = self._known_rate(self._records[name])
         if rate is not None:
             return rate
-        known = [record.rate for record in self._records.values() if record.rate is not None]
+        known = [rate for record in self._records.values() if (rate := self._known_rate(record)) is not None]
         return max(known, default=_UNKNOWN_RATE)

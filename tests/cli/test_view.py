@@ -361,3 +361,13 @@ def test_a_role_that_has_started_again_never_waits_a_negative_time() -> None:
     state.add_status(status(heartbeat("trainer", Role.TRAINER, busy_s=13, idle_s=1)), 114.0)
     (node,) = state.figures(114.0).nodes
     assert node.idle_share is None
+
+
+def test_what_was_recorded_against_nodes_is_told_where_there_is_some() -> None:
+    for faults, line in (({"false_accept": 1, "not_revealed": 3}, "not_revealed 3, false_accept 1"), ({}, None)):
+        answer = status(heartbeat("worker-1", Role.WORKER, busy_s=3, idle_s=1), faults=faults)
+        console = Console(width=100, color_system=None)
+        with console.capture() as capture:
+            console.print(render_status(answer, now_ms=4000))
+        assert (f" recorded against nodes: {line}\n" in capture.get()) == (line is not None)
+        assert ("recorded against" in capture.get()) == (line is not None)

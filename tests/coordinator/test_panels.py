@@ -99,6 +99,7 @@ async def test_v1_a_false_reject_by_one_of_three_changes_nothing_and_costs_its_b
         drawn = [name for name in ("v1", "v2", "v3", "v4") if await pool.assigned(name)]
         await vote(pool, build, submission, **{**dict.fromkeys(drawn), drawn[0]: RejectReason.TOKEN_RANGE})
         assert (await outcome_of(pool)).state is SlotState.ACCEPTED
+        assert (await (await pool.trainer()).status()).faults == {"false_reject": 1}
         await pool.submitted("w2")
         others = {"v1", "v2", "v3", "v4"} - {drawn[0]}
         assert await pool.assigned(drawn[0]) == []

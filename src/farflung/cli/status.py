@@ -50,6 +50,7 @@ def render_status(status: PoolStatus, now_ms: int) -> RenderableType:
         Text(f" slots: {_counts(status.slots)}"),
         Text(f" dropped: {_counts(status.drops)}"),
         *([Text(f" not graded: {_counts(status.grading_faults)}", style="yellow")] if status.grading_faults else []),
+        *([Text(f" recorded against nodes: {_counts(status.faults)}", style="yellow")] if status.faults else []),
         Text(),
         nodes if status.nodes else Text(" no process has been heard of"),
         *([Text(f" and {status.num_unlisted} more")] if status.num_unlisted else []),

@@ -25,6 +25,7 @@ def pool_status(core: Core, relays: Sequence[RelayStatus] = ()) -> PoolStatus:
         is_finished=core.is_finished,
         at_ms=now_ms,
         grading_faults=tally.grading_faults,
+        faults=tally.faults,
         num_files_removed=core.num_files_removed,
         relays=tuple(relays),
     )

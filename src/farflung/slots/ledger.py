@@ -124,7 +124,10 @@ class Ledger:
             self.table.put(after)
             self._count(before, after)
             self._note_standing(before, after)
+        if isinstance(event, events.FaultRecorded):
+            self.tally = self.tally.with_fault(event.fault.kind)
         if isinstance(event, events.BondForfeited):
+            self.tally = self.tally.with_fault(event.forfeit.fault.kind)
             self.standings.lost_bonds[event.forfeit.fault.node] = event.forfeit.fault.digest()
         if isinstance(event, events.VerdictRecorded):
             self._count_grading_faults(event)

@@ -25,6 +25,8 @@ class Tally(Record, frozen=True, kw_only=True):
     """Reason -> groups that were not trained on."""
     grading_faults: dict[str, int] = {}
     """Environment and what went wrong, such as "sort-digits: timeout" -> completions without a grade for it."""
+    faults: dict[str, int] = {}
+    """Kind of fault that was recorded against nodes (`wire.panel.FaultKind`) -> times."""
     tokens_submitted: int = 0
     """Completion tokens, as claimed by submissions."""
     tokens_accepted: int = 0
@@ -41,6 +43,9 @@ class Tally(Record, frozen=True, kw_only=True):
     def with_grading_fault(self, name: str, num_completions: int) -> "Tally":
         known = name in self.grading_faults or len(self.grading_faults) < MAX_REASONS
         return replace(self, grading_faults=_plus(self.grading_faults, name if known else OTHER, num_completions))
+
+    def with_fault(self, kind: str) -> "Tally":
+        return replace(self, faults=_plus(self.faults, kind, 1))
 
     def with_tokens(self, *, submitted: int = 0, accepted: int = 0) -> "Tally":
         return replace(

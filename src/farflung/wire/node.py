@@ -93,6 +93,8 @@ class PoolStatus(Record, frozen=True, kw_only=True):
     """Nodes that are there beside those in `nodes`, which are at most `MAX_LISTED`."""
     grading_faults: dict[str, int] = {}
     """What went wrong in grading, such as "sort-digits: timeout" -> completions that got no reward for it."""
+    faults: dict[str, int] = {}
+    """What was recorded against nodes (`wire.panel.FaultKind`) -> times; `farflung audit` says whom."""
     num_files_removed: int = 0
     """Rollout files and bundles of evidence that were old enough to go, since the coordinator started."""
     relays: tuple[RelayStatus, ...] = ()

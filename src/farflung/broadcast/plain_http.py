@@ -20,7 +20,7 @@ BAD_ANSWER = "bad_answer"
 MAX_HEAD_BYTES = 16 << 10
 MAX_IDLE = 16
 """Connections to one server that are kept for later."""
-_WAKE_BYTES = 128 << 10
+_WAKE_BYTES = 512 << 10
 _HEAD_END = b"\r\n\r\n"
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from farflung.envs.base import is_reproducible
 from farflung.envs.episode import AgentTurn, Episodic
-from farflung.envs.playable import is_reproducible, require_playable
+from farflung.envs.playable import require_playable
 from farflung.model.characters import character_tokenizer
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "episodes.md"

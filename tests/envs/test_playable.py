@@ -1,11 +1,16 @@
 """What a pool refuses before it begins."""
 
+from collections.abc import Mapping
+
 import pytest
 
+from farflung.envs.base import Environment, is_reproducible
+from farflung.envs.budgeted import Budgeted
 from farflung.envs.episode import Episodic
 from farflung.envs.guess_letter import GuessLetter
+from farflung.envs.mixture import Mixture
 from farflung.envs.named import NamedEnvironment, named
-from farflung.envs.playable import is_reproducible, require_playable
+from farflung.envs.playable import require_playable
 from farflung.envs.registry import load_environment, load_for_grading
 from farflung.envs.sort_digits import SortDigits
 from farflung.envs.take_away import TakeAway
@@ -13,7 +18,7 @@ from farflung.errors import UserError
 from farflung.model.characters import character_tokenizer
 from farflung.model.conversation import rewrites_history
 from farflung.model.tokenizer import Tokenizer
-from farflung.wire.pool import EnvironmentSpec
+from farflung.wire.pool import EnvArg, EnvironmentSpec
 
 CHATML = (
     "{% for m in messages %}{{ '<|' + m.role + '|>' + CONTENT + eos_token + '\n' }}{% endfor %}"
@@ -83,3 +88,26 @@ def test_only_episodes_stay_episodes_under_their_name() -> None:
     assert isinstance(named(TakeAway(0, {})), Episodic)
     assert not isinstance(named(SortDigits(0, {})), Episodic)
     assert type(named(SortDigits(0, {}))) is NamedEnvironment
+
+
+class Judged(SortDigits):
+    """One turn, and a judge that may change its mind."""
+
+    is_reproducible = False
+
+
+def test_a_pool_refuses_one_turn_that_is_not_graded_the_same_every_time() -> None:
+    judged = Judged(0, {})
+    with pytest.raises(UserError, match="sort-digits says that it does not answer the same every time"):
+        require_playable(judged, tokenizer())
+    require_playable(judged, tokenizer(), is_replayed=False)  # run --local, eval
+
+
+def test_no_wrapping_hides_that_grades_differ() -> None:
+    def load(name: str, seed: int, args: Mapping[str, EnvArg]) -> Environment:
+        return Judged(seed, args) if name == "judged" else load_environment(name, seed, args)
+
+    assert not is_reproducible(named(Judged(0, {})))
+    assert not is_reproducible(Mixture(0, {"members": "sort-digits, judged"}, load))
+    assert not is_reproducible(Budgeted("judged", 0, {"budget.targets": "8,16"}, load))
+    assert is_reproducible(Mixture(0, {"members": "sort-digits, mod-sum"}, load))

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farflung.envs.base import Grade
+from farflung.envs.base import Grade, is_reproducible
 from farflung.envs.episode import AgentTurn, Episodic
-from farflung.envs.playable import is_reproducible
 from farflung.envs.playing import Episode, EpisodeLimits
 from farflung.envs.python_tool import python_tool
 from farflung.envs.replay import Claim, replay

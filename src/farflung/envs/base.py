@@ -91,6 +91,19 @@ def graders_of(environment: Environment) -> tuple[GraderSpec, ...]:
 
 
 @runtime_checkable
+class DeclaresRepeats(Protocol):
+    """An environment that says whether it answers the same on every machine and every time. Optional."""
+
+    is_reproducible: bool
+    """False: its observations or grades may differ from one replay to the next."""
+
+
+def is_reproducible(environment: Environment) -> bool:
+    """True unless it says otherwise."""
+    return environment.is_reproducible if isinstance(environment, DeclaresRepeats) else True
+
+
+@runtime_checkable
 class Levelled(Protocol):
     """An environment that knows how hard each of its tasks is. Optional."""
 

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from farflung.config.base import Config
 from farflung.envs.arguments import parse_arguments
-from farflung.envs.base import Environment, Grade, Split, graders_of, level_of, strata_of
+from farflung.envs.base import Environment, Grade, Split, graders_of, is_reproducible, level_of, strata_of
 from farflung.envs.budget_prompt import TARGET, TOLD, BudgetPrompt, Where
 from farflung.envs.episode import Episodic
 from farflung.envs.problems import uniform
@@ -83,6 +83,7 @@ class Budgeted:
         self.num_heldout_tasks = self.member.num_heldout_tasks
         self.strata = strata_of(self.member)
         self.graders = graders_of(self.member)
+        self.is_reproducible = is_reproducible(self.member)
 
     def task(self, split: Split, index: int, target_length: int = 0) -> Task:
         if target_length and target_length not in self.target_lengths:

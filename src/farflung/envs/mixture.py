@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from farflung.envs.base import Environment, Grade, Split, graders_of
+from farflung.envs.base import Environment, Grade, Split, graders_of, is_reproducible
 from farflung.envs.episode import Episodic
 from farflung.envs.tasks import check_index
 from farflung.errors import UserError
@@ -63,6 +63,7 @@ class Mixture:
         self.graders = tuple(used.values())
         offered = {target for member in self.members for target in member.environment.target_lengths}
         self.target_lengths = tuple(sorted(offered))
+        self.is_reproducible = all(is_reproducible(member.environment) for member in self.members)
 
     def task(self, split: Split, index: int, target_length: int = 0) -> Task:
         if target_length and target_length not in self.target_lengths:

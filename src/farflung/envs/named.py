@@ -6,7 +6,7 @@ The one place where any exception of an environment is caught, because an enviro
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from farflung.envs.base import Environment, Grade, Split, graders_of, level_of, strata_of
+from farflung.envs.base import Environment, Grade, Split, graders_of, is_reproducible, level_of, strata_of
 from farflung.envs.episode import AgentTurn, Ask, DemonstratesTurns, EpisodeGrade, Episodic
 from farflung.errors import FarflungError, OurFault
 from farflung.wire.task import Task
@@ -25,6 +25,7 @@ class NamedEnvironment:
         self.target_lengths = environment.target_lengths
         self.strata = strata_of(environment)
         self.graders = graders_of(environment)
+        self.is_reproducible = is_reproducible(environment)
 
     def task(self, split: Split, index: int, target_length: int = 0) -> Task:
         return self._ask(f"making task {split}/{index}", lambda: self._environment.task(split, index, target_length))

@@ -8,7 +8,7 @@ them; episodes of several turns are not played again. What our own grader fails 
 from collections.abc import Callable, Sequence
 from random import SystemRandom
 
-from farflung.envs.base import Environment, graders_of
+from farflung.envs.base import Environment, graders_of, is_reproducible
 from farflung.envs.episode import Episodic
 from farflung.envs.graders.registry import are_reproducible
 from farflung.errors import FarflungError
@@ -35,7 +35,8 @@ class Regrader:
     ) -> None:
         self._environment = environment
         self._tokenizer = tokenizer
-        can_grade = not isinstance(environment, Episodic) and are_reproducible(graders_of(environment))
+        repeats = is_reproducible(environment) and are_reproducible(graders_of(environment))
+        can_grade = repeats and not isinstance(environment, Episodic)
         self._share = share if can_grade else 0.0
         self._random = random or SystemRandom().random
         self.num_regraded = 0

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from farflung.envs.base import Environment
+from farflung.envs.base import Environment, is_reproducible
 from farflung.envs.episode import AgentTurn, Ask, Episodic
-from farflung.envs.playable import is_reproducible
 from farflung.envs.registry import load_environment
 from farflung.errors import OurFault, UserError
 from farflung.wire.pool import EnvArg

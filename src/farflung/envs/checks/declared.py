@@ -1,10 +1,9 @@
 """Checks of what a package says of itself against what it does."""
 
-from farflung.envs.base import Environment, graders_of
+from farflung.envs.base import Environment, graders_of, is_reproducible
 from farflung.envs.checks.fingerprint import Fingerprint
 from farflung.envs.checks.report import Check, failed, passed
 from farflung.envs.graders.registry import are_reproducible
-from farflung.envs.playable import is_reproducible
 from farflung.wire.package import PackageManifest, Verifier
 
 _KINDS: dict[str, Verifier] = {"code": "program", "judge": "judge", "judge-pair": "judge"}

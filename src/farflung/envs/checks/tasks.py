@@ -62,7 +62,7 @@ def check_template(
     tokenizer = character_tokenizer(alphabet or "") if tokenizer is None else tokenizer
     longest_prompt = longest_answer = 0
     try:
-        require_playable(environment, tokenizer)
+        require_playable(environment, tokenizer, is_replayed=False)  # whether it repeats is another check
         for task in sampled(environment, 100):
             longest_prompt = max(longest_prompt, _num_prompt_tokens(task, tokenizer))
             for turn in shown(environment, task, 0) or ():

@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 
 from farflung.envs.arguments import arguments_of
-from farflung.envs.base import Environment, Split, graders_of, level_of, strata_of
+from farflung.envs.base import Environment, Split, graders_of, is_reproducible, level_of, strata_of
 from farflung.envs.episode import AgentTurn, DemonstratesTurns, Episodic
 from farflung.envs.guest.protocol import MAX_ERROR_CHARS, MAX_MESSAGE_BYTES, Answer, Description, ErrorKind, Question
-from farflung.envs.playable import is_reproducible
 from farflung.errors import UserError
 from farflung.sandbox.code.inside.frames import frame, read_frame, write_all
 from farflung.wire.pool import EnvArg

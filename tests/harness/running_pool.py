@@ -1,6 +1,7 @@
 """A running coordinator of a tiny pool, a crew that works for it step by step, and its history afterwards."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -57,14 +58,22 @@ TRAINER, COORDINATOR = key_from_bytes(b"\x07" * 32), key_from_bytes(b"\x0c" * 32
 
 @asynccontextmanager
 async def coordinator(
-    folder: Path, pool: PoolSpec, *, port: int = 0, tokens: Mapping[Role, str] | None = None, **changes: Any
+    folder: Path,
+    pool: PoolSpec,
+    *,
+    port: int = 0,
+    tokens: Mapping[Role, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+    **changes: Any,
 ) -> AsyncIterator[str]:
     """Its URL. Again in the same folder goes on from its log. Without tokens roles are believed."""
     values = {"store_url": str(folder / "store"), "database_url": f"sqlite:///{folder}/log.db", "sweep_s": 0.02}
     config = CoordinatorConfig(host="127.0.0.1", port=port, **(values | changes))
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
     task = asyncio.create_task(
-        run_coordinator(config, pool, key=COORDINATOR, tokens=tokens, stop=stop, on_listening=listening.set_result)
+        run_coordinator(
+            config, pool, key=COORDINATOR, tokens=tokens, stop=stop, tls=tls, on_listening=listening.set_result
+        )
     )
     await asyncio.wait((task, listening), return_when=asyncio.FIRST_COMPLETED)
     if task.done():

@@ -1,6 +1,7 @@
 """Relays of a running pool: late ones, late workers behind them, liars among them, and what their disks hold."""
 
 import asyncio
+import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,8 +16,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from safetensors.numpy import save
 
+from certificates import make_certificate
 from farflung.api.client import CoordinatorClient
 from farflung.api.errors import Refused
+from farflung.api.tls import client_context
 from farflung.broadcast.fetch import ChunkBytes, ChunkCache, PolicyFetcher
 from farflung.broadcast.follow import PolicyFollower
 from farflung.broadcast.pool_sources import PoolSources
@@ -47,6 +50,7 @@ class Pool:
     spec: PoolSpec
     folder: Path
     stack: AsyncExitStack
+    tls: ssl.SSLContext | None = None
     dice: Any = field(default_factory=lambda: np.random.default_rng(0))
     values: Any = field(default_factory=lambda: np.zeros((40, 50), np.float16))
     files: list[bytes] = field(default_factory=list)
@@ -54,7 +58,7 @@ class Pool:
     ends: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
 
     async def client(self, role: Role, node: str) -> CoordinatorClient:
-        return await self.stack.enter_async_context(CoordinatorClient(self.url, node=node, role=role))
+        return await self.stack.enter_async_context(CoordinatorClient(self.url, node=node, role=role, tls=self.tls))
 
     async def publish(self, count: int = 1) -> Manifest:
         trainer = await self.client(Role.TRAINER, "trainer")
@@ -83,7 +87,7 @@ class Pool:
         stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
         values = {"folder": str(self.folder / name), "held_s": 2.0, "heartbeat_s": 0.05, "poll_s": 0.5}
         config = RelayConfig(coordinator=self.url, node=name, port=0, **(values | settings))
-        running = asyncio.create_task(service.run(config, stop=stop, on_listening=listening.set_result))
+        running = asyncio.create_task(service.run(config, stop=stop, tls=self.tls, on_listening=listening.set_result))
 
         async def end() -> None:
             stop.set()
@@ -113,7 +117,7 @@ class Pool:
     async def whole(self, url: str) -> None:
         """Wait until the relay has all that anybody may be leased."""
         worker = await self.client(Role.WORKER, "looking")
-        async with Servers() as servers, asyncio.timeout(10):
+        async with Servers(tls=self.tls) as servers, asyncio.timeout(10):
             for manifest in self.manifests:
                 try:
                     kept = await worker.manifest(manifest.policy_version)
@@ -134,7 +138,7 @@ class Reader:
 
     async def begin(self) -> "Reader":
         self.client = await self.pool.client(Role.WORKER, self.node)
-        servers = await self.pool.stack.enter_async_context(Servers())
+        servers = await self.pool.stack.enter_async_context(Servers(tls=self.pool.tls))
         self.sources = PoolSources(self.client.url, self._ask, self.client.relays, servers.chunk, time.monotonic)
         fetcher = PolicyFetcher(self.sources.get_chunk, ChunkCache(1 << 20))
         self.follower = PolicyFollower(fetcher, self._old_manifest, weights_name=WEIGHTS)
@@ -243,6 +247,25 @@ async def test_versions_that_nobody_can_be_leased_make_room_on_a_relays_disk(poo
     reader = await Reader(pool, "w").begin()
     await reader.follow(13)
     assert not reader.asked
+
+
+async def test_all_of_it_works_over_tls_by_files(tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    tls, spec = client_context(certificate.certificate), pool_spec()
+    files = {"tls_certificate": certificate.certificate, "tls_key": certificate.key}
+    async with (
+        coordinator(tmp_path, spec, private_relays=True, tls=tls, **files) as url,
+        AsyncExitStack() as stack,
+    ):
+        pool = Pool(url, spec, tmp_path, stack, tls)
+        assert url.startswith("https://")
+        await pool.publish(2)
+        relay = await pool.relay("r1", **files)
+        assert relay.startswith("https://")
+        await pool.whole(relay)
+        reader = await Reader(pool, "w").begin()
+        await reader.follow(1)
+        assert not reader.asked
 
 
 async def test_a_relay_ends_with_the_run(pool: Pool, tmp_path: Path) -> None:

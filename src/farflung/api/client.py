@@ -6,6 +6,7 @@ Every call is safe to repeat (`api.retry.retrying`). The client does not retry, 
 import asyncio
 import io
 import os
+import ssl
 import time
 from collections.abc import Collection
 from http import HTTPStatus
@@ -54,9 +55,19 @@ class CoordinatorClient:
         role: what this process is.
         token: the pool's secret for the role (`api.tokens`); workers need none.
         timeout_s: longest silence, beside the `wait_s` of a long poll, before a call counts as failed.
+        tls: how an https coordinator is checked (`api.tls`); None = as the system does it.
     """
 
-    def __init__(self, url: str, *, node: str, role: Role, token: str | None = None, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        node: str,
+        role: Role,
+        token: str | None = None,
+        timeout_s: float = 10.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.url = url.rstrip("/")
         self.node = node
         self.role = role
@@ -67,10 +78,13 @@ class CoordinatorClient:
         self._pool_digest = ""
         self._clock = ServerClock()
         self._timeout_s = timeout_s
+        self._tls = tls
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(trust_env=False, auto_decompress=False)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._tls or True), trust_env=False, auto_decompress=False
+        )
         return self
 
     async def __aexit__(
@@ -366,6 +380,8 @@ class CoordinatorClient:
 
 def _cause(error: Exception) -> str:
     """In a few words: "connection refused" where the library would tell of sockets and TLS."""
+    if isinstance(error, aiohttp.ClientSSLError):
+        return f"{error}; name the authority of its certificate with --run.ca_file or SSL_CERT_FILE"
     if isinstance(error, aiohttp.ClientConnectorError):
         number = error.os_error.errno or 0
         return os.strerror(number).lower() if number > 0 else error.os_error.strerror or str(error.os_error)

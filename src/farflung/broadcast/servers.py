@@ -5,6 +5,7 @@ and chunks are checked by whoever asked (`broadcast.swarm`). Connections stay op
 """
 
 import asyncio
+import ssl
 from types import TracebackType
 from typing import Self
 
@@ -25,7 +26,12 @@ _PIECE_BYTES = 1 << 18
 class Servers:
     """One client's connections to any number of servers."""
 
-    def __init__(self, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, headers: dict[str, str] | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+        """
+        Args:
+            tls: how https servers are checked; None = as the system does it.
+        """
+        self._tls = tls
         self._headers = {**(headers or {}), "Accept-Encoding": "identity"}
         self._plain = PlainHttp(self._headers, connect_s=CONNECT_S, silence_s=SILENCE_S)
         self._session: aiohttp.ClientSession | None = None
@@ -34,7 +40,7 @@ class Servers:
         self._session = aiohttp.ClientSession(
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S),
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
             trust_env=False,
             auto_decompress=False,
         )

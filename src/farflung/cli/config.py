@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from farflung.cli import ports
 from farflung.config import fields
 from farflung.config.base import Config
 from farflung.coordinator.config import CoordinatorConfig, PoolConfig
@@ -17,6 +18,7 @@ from farflung.wire.pool import EnvArg
 from farflung.worker.config import WorkerConfig
 
 FREE_TO_CHANGE = (
+    "run.ca_file",
     "run.dir",
     "run.name",
     "coordinator.host",
@@ -27,6 +29,7 @@ FREE_TO_CHANGE = (
     "coordinator.max_connections",
     "coordinator.max_bytes_in_flight",
     "coordinator.private_relays",
+    "coordinator.tls_",
     "coordinator.relay",
     "relay.",
     "supervisor.",
@@ -44,6 +47,10 @@ class RunSection(Config):
     name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Folder of the run under dir.")
     dir: Path = Field(Path("runs"), description="Folder that holds the folders of runs.")
     seed: int = Field(0, ge=0, lt=2**31, description="Weights, tasks and demonstrations follow from it.")
+    ca_file: str = Field(
+        "",
+        description="PEM file of the authorities that https servers are checked by; empty = the system's.",
+    )
     local: bool = Field(
         False,
         description="One trusted machine: trainer and supervisor.num_samplers samplers, no coordinator, no validators.",
@@ -216,3 +223,9 @@ def _check_worker(number: int, worker: WorkerConfig, settings: dict[str, Setting
         name = ".".join(map(str, first["loc"]))
         message = first["msg"]
         raise ValueError(f"{place}: {name} is {first['input']!r}; {message[:1].lower()}{message[1:]}") from error
+
+
+def coordinator_url(config: RunConfig) -> str:
+    """How the other roles on this machine reach the coordinator of a configuration."""
+    coordinator = config.coordinator
+    return ports.coordinator_url(coordinator.host, coordinator.port, is_tls=bool(coordinator.tls_certificate))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from farflung.api.tokens import TOKEN_ROLES, make_tokens
 from farflung.cli import ports
 from farflung.cli.boundary import EXIT_BUG, EXIT_USER_ERROR
-from farflung.cli.config import FREE_TO_CHANGE, RunConfig
+from farflung.cli.config import FREE_TO_CHANGE, RunConfig, coordinator_url
 from farflung.cli.disk import want_of_space
 from farflung.cli.pool_rules import build_pool
 from farflung.cli.run_folder import FolderLock, RunFolder, differences, refuse_differences
@@ -112,7 +112,7 @@ def role_specs(config: RunConfig, folder: RunFolder) -> list[RoleSpec]:
 
 
 def _spec(config: RunConfig, folder: RunFolder, role: Role, name: str, settings: dict[str, Setting]) -> RoleSpec:
-    url = ports.coordinator_url(config.coordinator.host, config.coordinator.port)
+    url = coordinator_url(config)
     where = () if role is Role.COORDINATOR or config.run.local else ("--coordinator", url)
     named: dict[str, Setting] = {"node": name, **settings} if role in (Role.WORKER, Role.VALIDATOR) else settings
     if role is Role.RELAY:  # several on one machine: each takes any port, and says so to the coordinator

@@ -45,7 +45,7 @@ def is_url(text: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and has_port and not parts.username
 
 
-def coordinator_url(host: str, port: int) -> str:
+def coordinator_url(host: str, port: int, *, is_tls: bool = False) -> str:
     """How the other roles on this machine reach a coordinator that listens on `host`."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 (nothing is bound here)
-    return f"http://{reachable}:{port}"
+    return f"{'https' if is_tls else 'http'}://{reachable}:{port}"

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from argparse import Namespace
 
+from farflung.api.tls import client_context
 from farflung.cli import ports
 from farflung.cli.config import RunConfig
 from farflung.cli.roles import start_log, until_stopped
@@ -18,17 +19,19 @@ def run_relay(arguments: Namespace, settings: list[str]) -> int:
     """Relay; returns 0 when the run of its pool is over, 130 when asked to stop."""
     from farflung.relay import service
 
-    config = _config(arguments, settings)
+    whole, config = _config(arguments, settings)
+    tls = client_context(whole.run.ca_file)
     start_log(config.node or "relay", arguments.log)
     if arguments.leash_fd is not None:
         hold(arguments.leash_fd)
-    return asyncio.run(until_stopped(lambda stop: service.run(config, stop=stop, on_listening=_tell)))
+    return asyncio.run(until_stopped(lambda stop: service.run(config, stop=stop, tls=tls, on_listening=_tell)))
 
 
-def _config(arguments: Namespace, settings: list[str]) -> RelayConfig:
+def _config(arguments: Namespace, settings: list[str]) -> tuple[RunConfig, RelayConfig]:
     """Options on top of settings on top of the file's section."""
     path = resolve_config(arguments.config) if arguments.config else None
-    config = load(RunConfig, path, settings).config.relay
+    whole = load(RunConfig, path, settings).config
+    config = whole.relay
     upstream = tuple(url for url in arguments.upstream.split(",") if url) or config.upstream
     coordinator = arguments.coordinator or config.coordinator
     for url in (*upstream, *([coordinator] if coordinator else [])):
@@ -39,7 +42,7 @@ def _config(arguments: Namespace, settings: list[str]) -> RelayConfig:
             f"others cannot reach {config.host}: say with --relay.public_url under which address they reach this "
             "relay, such as http://203.0.113.7:7500"
         )
-    return config.model_copy(update={"upstream": upstream, "coordinator": coordinator})
+    return whole, config.model_copy(update={"upstream": upstream, "coordinator": coordinator})
 
 
 def _tell(url: str) -> None:

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from farflung.api.tls import client_context
 from farflung.api.tokens import TOKEN_ROLES, VARIABLE, check_token, make_tokens, read_token
 from farflung.cli import ports
 from farflung.cli.boundary import EXIT_INTERRUPTED
-from farflung.cli.config import RunConfig
+from farflung.cli.config import RunConfig, coordinator_url
 from farflung.cli.launch import folder_of
 from farflung.cli.shipped import resolve_config
 from farflung.config.load import load
@@ -114,7 +115,7 @@ def _url(arguments: Namespace, config: RunConfig) -> str:
         raise UserError(
             f"{arguments.config} lets the coordinator take any free port: give its address with --coordinator URL"
         )
-    return ports.coordinator_url(config.coordinator.host, config.coordinator.port)
+    return coordinator_url(config)
 
 
 def _token(arguments: Namespace, config: RunConfig) -> str | None:
@@ -146,7 +147,10 @@ def _coordinator(config: RunConfig, _url: str, _token: str | None) -> RoleServic
     key = make_key(folder.keys / "coordinator")
     trainer = config.coordinator.trainer or make_key(folder.keys / "trainer").address
     pool = build_pool(config, coordinator=key.address, trainer=trainer)
-    return lambda stop, _: service.run(coordinator, pool, key=key, tokens=tokens, stop=stop, on_listening=_tell_url)
+    tls = client_context(config.run.ca_file)
+    return lambda stop, _: service.run(
+        coordinator, pool, key=key, tokens=tokens, stop=stop, tls=tls, on_listening=_tell_url
+    )
 
 
 def _tell_url(url: str) -> None:
@@ -161,11 +165,12 @@ def _trainer(config: RunConfig, url: str, token: str | None) -> RoleService:
         return _local_trainer(config, root)
     from farflung.trainer import service
 
-    told = _marks()
+    told, tls = _marks(), client_context(config.run.ca_file)
     return lambda stop, activity: service.run(
         config.trainer,
         url=url,
         token=token,
+        tls=tls,
         run_folder=root,
         seed=config.run.seed,
         stop=stop,
@@ -209,13 +214,17 @@ def _marks() -> "Marks":
 def _worker(config: RunConfig, url: str, _token: str | None) -> RoleService:
     from farflung.worker import service
 
-    return lambda stop, activity: service.run(config.worker, url=url, stop=stop, activity=activity)
+    tls = client_context(config.run.ca_file)
+    return lambda stop, activity: service.run(config.worker, url=url, stop=stop, tls=tls, activity=activity)
 
 
 def _validator(config: RunConfig, url: str, token: str | None) -> RoleService:
     from farflung.validator import service
 
-    return lambda stop, activity: service.run(config.validator, url=url, token=token, stop=stop, activity=activity)
+    tls = client_context(config.run.ca_file)
+    return lambda stop, activity: service.run(
+        config.validator, url=url, token=token, stop=stop, tls=tls, activity=activity
+    )
 
 
 SERVICES: dict[str, Callable[[RunConfig, str, str | None], RoleService]] = {

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from farflung.cli import ports
-from farflung.cli.config import RunConfig
+from farflung.api.tls import client_context
+from farflung.cli.config import RunConfig, coordinator_url
 from farflung.cli.report.usage import UsageLog
 from farflung.cli.run_folder import RunFolder
 from farflung.cli.view.live import Display, LineDisplay, LiveDisplay, StatusSource, Watch
@@ -40,6 +40,7 @@ def watching(config: RunConfig, folder: RunFolder, own: frozenset[str]) -> Itera
         state,
         _display(),
         account=usage.add,
+        tls=client_context(config.run.ca_file),
     )
     watch.start()
     try:
@@ -52,7 +53,7 @@ def watching(config: RunConfig, folder: RunFolder, own: frozenset[str]) -> Itera
 def _source(config: RunConfig, folder: RunFolder) -> str | StatusSource:
     """The coordinator; a local run's own file where there is none."""
     if not config.run.local:
-        return ports.coordinator_url(config.coordinator.host, config.coordinator.port)
+        return coordinator_url(config)
     from farflung.local.tally import StatusFile
 
     return StatusFile(folder.root)

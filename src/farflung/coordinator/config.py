@@ -303,11 +303,19 @@ class CoordinatorConfig(Config):
         2.5e6, gt=0, description="What a relay needs to be given to one below it; who can send less feeds no relay."
     )
     relays_per_node: int = Field(3, ge=1, le=16, description="Relays that one worker or validator is told of.")
+    tls_certificate: str = Field("", description="PEM file of the certificate chain; empty = plain HTTP.")
+    tls_key: str = Field("", description="PEM file of its private key.")
     max_bytes_in_flight: int = Field(
         256 << 20,
         ge=1 << 20,
         description="Bytes of uploads in memory at once, and of chunks on their way; a quarter for one address.",
     )
+
+    @model_validator(mode="after")
+    def _whole_tls(self) -> "CoordinatorConfig":
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ValueError("tls_certificate and tls_key go together: give both or none")
+        return self
 
     @model_validator(mode="after")
     def _dead_before_forgotten(self) -> "CoordinatorConfig":

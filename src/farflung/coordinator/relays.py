@@ -8,6 +8,7 @@ kilobytes a minute and relay. Whether the relay is honest to others nobody can s
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -34,9 +35,13 @@ LIES = frozenset({CHUNK_DIGEST, SPLIT_VIEW})
 
 
 @asynccontextmanager
-async def relay_desk(core: Core) -> AsyncIterator["RelayDesk"]:
-    """The desk, which looks at nobody any more afterwards."""
-    async with Servers() as servers:
+async def relay_desk(core: Core, tls: ssl.SSLContext | None) -> AsyncIterator["RelayDesk"]:
+    """The desk, which looks at nobody any more afterwards.
+
+    Args:
+        tls: how relays with https are checked; None = as the system does it.
+    """
+    async with Servers(tls=tls) as servers:
         desk = RelayDesk(core, servers)
         try:
             yield desk

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -15,6 +16,7 @@ from aiohttp import web
 
 from farflung.api.server.gate import Gate, GuardedSite, room_for_connections
 from farflung.api.server.listening import bound_socket, shown_host
+from farflung.api.tls import server_context
 from farflung.coordinator.app import build_app
 from farflung.coordinator.clock import PoolClock, wall_clock_ms
 from farflung.coordinator.config import CoordinatorConfig
@@ -52,6 +54,7 @@ async def run(
     key: NodeKey | None = None,
     tokens: Mapping[Role, str] | None,
     stop: asyncio.Event,
+    tls: ssl.SSLContext | None = None,
     on_listening: Callable[[str], None] = lambda _url: None,
     wall_ms: Callable[[], int] = wall_clock_ms,
     monotonic_s: Callable[[], float] = time.monotonic,
@@ -62,6 +65,7 @@ async def run(
         key: signs leases and receipts; needed unless the pool is open.
         tokens: what trainer and validators have to show (`api.tokens`). None = their word is enough, which is for
             programs that are the only ones to reach the port.
+        tls: how relays with https are checked; None = as the system does it.
         wall_ms: looked at once, for the time at the start (`coordinator.clock`).
         on_listening: told the URL once calls are taken.
 
@@ -72,6 +76,7 @@ async def run(
     for name in ("store_url", "database_url"):
         if not getattr(config, name):
             raise UserError(f"coordinator.{name} is empty: say where the coordinator keeps its files and its log")
+    own_tls = server_context(config.tls_certificate, config.tls_key, "coordinator")
     store = ObjectStore(config.store_url)
     with bound_socket(config.host, config.port, "coordinator.port") as listener:
         store.remove_unfinished()
@@ -86,6 +91,8 @@ async def run(
             key=key,
             tokens=tokens,
             stop=stop,
+            tls=tls,
+            own_tls=own_tls,
             on_listening=on_listening,
             clock=clock,
         )
@@ -101,12 +108,15 @@ async def serve(
     key: NodeKey | None = None,
     tokens: Mapping[Role, str] | None,
     stop: asyncio.Event,
+    tls: ssl.SSLContext | None = None,
+    own_tls: ssl.SSLContext | None = None,
     on_listening: Callable[[str], None],
     clock: Callable[[int], Callable[[], int]],
 ) -> None:
     """`run` on resources that are open already; closes the log.
 
     Args:
+        own_tls: what the listener speaks; None = plain HTTP.
         clock: last time in the journal -> the pool's time from now on.
     """
     try:
@@ -124,12 +134,13 @@ async def serve(
         core = Core(config, state, commits, Files(store), key=key, num_since_snapshot=num_entries, now_ms=now_ms)
         judging = JudgingDesk(core)
         gate = Gate(room_for_connections(config.max_connections), config.max_connections_per_address)
-        async with relay_desk(core) as relays:
+        async with relay_desk(core, tls) as relays:
             app = build_app(core, judging, relays, gate, tokens)
             runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_S)
             await runner.setup()
-            await GuardedSite(runner, listener, gate).start()
-            url = f"http://{shown_host(config.host)}:{listener.getsockname()[1]}"
+            await GuardedSite(runner, listener, gate, own_tls).start()
+            scheme = "http" if own_tls is None else "https"
+            url = f"{scheme}://{shown_host(config.host)}:{listener.getsockname()[1]}"
             logger.info("pool %s: version %d, listening on %s", pool_spec.name, core.table.newest, url)
             on_listening(url)
             try:

@@ -17,6 +17,7 @@ from farflung.api.client import CoordinatorClient
 from farflung.api.patience import Patience, Stopped
 from farflung.api.server.gate import Gate, GuardedSite, room_for_connections
 from farflung.api.server.listening import bound_socket, shown_host
+from farflung.api.tls import server_context
 from farflung.broadcast.servers import Servers
 from farflung.broadcast.shelf import Shelf
 from farflung.broadcast.sources import SourceBook
@@ -42,9 +43,16 @@ def wall_ms() -> int:
 
 
 async def run(
-    config: RelayConfig, *, stop: asyncio.Event, on_listening: Callable[[str], None] = lambda _url: None
+    config: RelayConfig,
+    *,
+    stop: asyncio.Event,
+    tls: ssl.SSLContext | None = None,
+    on_listening: Callable[[str], None] = lambda _url: None,
 ) -> None:
     """Relay until `stop` is set, or until the run of the pool is over.
+
+    Args:
+        tls: how https servers are checked; None = as the system does it.
 
     Raises:
         UserError: nobody to fetch from, or address, certificate or folder cannot be used.
@@ -52,13 +60,13 @@ async def run(
     """
     if not config.upstream and not config.coordinator:
         raise UserError("nobody to fetch from: give --coordinator URL or --upstream URL, such as http://10.0.0.7:7400")
-    tls = _tls(config)
+    own_tls = server_context(config.tls_certificate, config.tls_key, "relay")
     shelf = Shelf(Path(config.folder), config.max_disk_bytes)
     gate = Gate(room_for_connections(config.max_connections), config.max_connections_per_address)
     with bound_socket(config.host, config.port, "relay.port") as listener, suppress(Stopped):
-        scheme = "https" if tls else "http"
+        scheme = "https" if own_tls else "http"
         own_url = f"{scheme}://{shown_host(config.host)}:{listener.getsockname()[1]}"
-        async with Servers() as servers, _coordinator(config, stop) as coordinator:
+        async with Servers(tls=tls) as servers, _coordinator(config, stop, tls) as coordinator:
             trust = ManifestTrust(trainer=config.trainer)
             if coordinator is not None:
                 trust = ManifestTrust(
@@ -69,7 +77,7 @@ async def run(
             runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_S)
             await runner.setup()
             try:
-                await GuardedSite(runner, listener, gate, tls).start()
+                await GuardedSite(runner, listener, gate, own_tls).start()
                 on_listening(own_url)
                 if coordinator is None:
                     mirror.follow(config.upstream[0], config.upstream[1:])
@@ -88,7 +96,9 @@ class _Coordinator:
 
 
 @asynccontextmanager
-async def _coordinator(config: RelayConfig, stop: asyncio.Event) -> AsyncIterator[_Coordinator | None]:
+async def _coordinator(
+    config: RelayConfig, stop: asyncio.Event, tls: ssl.SSLContext | None
+) -> AsyncIterator[_Coordinator | None]:
     """The pool that this relay is part of, if it is.
 
     Raises:
@@ -98,7 +108,7 @@ async def _coordinator(config: RelayConfig, stop: asyncio.Event) -> AsyncIterato
         yield None
         return
     node = config.node or f"{platform.node()}-{os.getpid()}"
-    async with CoordinatorClient(config.coordinator, node=node, role=Role.RELAY) as client:
+    async with CoordinatorClient(config.coordinator, node=node, role=Role.RELAY, tls=tls) as client:
         pool = await Patience(stop, config.unreachable_s)(client.pool)
         if pool.trust != "open":
             client.sign_calls(key_of(config.key_file), pool.digest())
@@ -149,17 +159,3 @@ async def _until(stop: asyncio.Event, *work: Coroutine[None, None, None]) -> Non
         for each in (*running, stopping):
             each.cancel()
         await asyncio.gather(*running, stopping, return_exceptions=True)
-
-
-def _tls(config: RelayConfig) -> ssl.SSLContext | None:
-    if not config.tls_certificate:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(config.tls_certificate, config.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise UserError(
-            f"relay.tls_certificate {config.tls_certificate} with relay.tls_key {config.tls_key}: {error}; both must "
-            "be PEM files that belong together"
-        ) from error
-    return context

@@ -6,6 +6,7 @@ is idempotent. Asked to stop it ends the step in hand, makes it durable and leav
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -72,6 +73,7 @@ async def run(
     seed: int,
     stop: asyncio.Event,
     token: str | None = None,
+    tls: ssl.SSLContext | None = None,
     marks: Marks = pass_by,
     activity: ActivityClock | None = None,
 ) -> None:
@@ -79,6 +81,7 @@ async def run(
 
     Args:
         token: the pool's secret for trainers.
+        tls: how an https coordinator is checked; None = as the system does it.
         marks: told the moments of the trainer's life.
         activity: the trainer's own account of its time, for a caller who wants to record it.
 
@@ -91,7 +94,7 @@ async def run(
     activity = activity or ActivityClock(time.monotonic)
     vitals = Vitals(NODE, Role.TRAINER, activity)
     patience = Patience(stop, config.unreachable_s)
-    async with CoordinatorClient(url, node=NODE, role=Role.TRAINER, token=token) as client:
+    async with CoordinatorClient(url, node=NODE, role=Role.TRAINER, token=token, tls=tls) as client:
         with suppress(Stopped):
             pool = await patience(client.pool)
             if pool.is_deterministic:

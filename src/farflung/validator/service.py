@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import platform
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -58,12 +59,14 @@ async def run(
     url: str,
     stop: asyncio.Event,
     token: str | None = None,
+    tls: ssl.SSLContext | None = None,
     activity: ActivityClock | None = None,
 ) -> None:
     """Judge until the run is finished or `stop` is set.
 
     Args:
         token: the pool's secret for validators.
+        tls: how https servers are checked; None = as the system does it.
         activity: the validator's own account of its time, for a caller who wants to record it.
 
     Raises:
@@ -74,7 +77,10 @@ async def run(
     key = key_of(config.key_file)
     activity = activity or ActivityClock(time.monotonic)
     spent = Spent()
-    async with CoordinatorClient(url, node=node, role=Role.VALIDATOR, token=token) as client, Servers() as relays:
+    async with (
+        CoordinatorClient(url, node=node, role=Role.VALIDATOR, token=token, tls=tls) as client,
+        Servers(tls=tls) as relays,
+    ):
         patience = Patience(stop, config.unreachable_s)
         with suppress(Stopped):
             pool = await patience(client.pool)

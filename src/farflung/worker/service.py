@@ -7,20 +7,24 @@ import asyncio
 import logging
 import os
 import platform
+import ssl
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from farflung.api.client import CoordinatorClient
 from farflung.api.errors import Refused
 from farflung.api.patience import Patience, Stopped
 from farflung.api.presence import heartbeats
-from farflung.broadcast.fetch import ChunkBytes, ChunkCache, PolicyFetcher
+from farflung.broadcast.fetch import ChunkBytes, ChunkCache, GetChunk, PolicyFetcher
 from farflung.broadcast.fetched import FetchedPolicy
 from farflung.broadcast.follow import PolicyFollower
+from farflung.broadcast.on_disk import kept_on
 from farflung.broadcast.pool_sources import PoolSources
 from farflung.broadcast.servers import Servers
+from farflung.broadcast.shelf import Shelf
 from farflung.broadcast.trust import Guard, ManifestTrust
 from farflung.broadcast.watch import PolicyWatch
 from farflung.engine.base import Cancelled
@@ -53,10 +57,18 @@ RETRY_S = 1.0
 """Until the next look, when a version is old or out of reach."""
 
 
-async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event, activity: ActivityClock | None = None) -> None:
+async def run(
+    config: WorkerConfig,
+    *,
+    url: str,
+    stop: asyncio.Event,
+    tls: ssl.SSLContext | None = None,
+    activity: ActivityClock | None = None,
+) -> None:
     """Sample until the run is finished or `stop` is set.
 
     Args:
+        tls: how https servers are checked; None = as the system does it.
         activity: the worker's own account of its time, for a caller who wants to record it.
 
     Raises:
@@ -65,7 +77,10 @@ async def run(config: WorkerConfig, *, url: str, stop: asyncio.Event, activity: 
     node = config.node or f"{platform.node()}-{os.getpid()}"
     key = key_of(config.key_file)
     activity = activity or ActivityClock(time.monotonic)
-    async with CoordinatorClient(url, node=node, role=Role.WORKER) as client, Servers() as relays:
+    async with (
+        CoordinatorClient(url, node=node, role=Role.WORKER, tls=tls) as client,
+        Servers(tls=tls) as relays,
+    ):
         patience = Patience(stop, config.unreachable_s)
         with suppress(Stopped):
             pool = await patience(client.pool)
@@ -124,7 +139,10 @@ class Worker:
         trust = ManifestTrust(trainer=config.trainer or pool.trainer, pool_digest=self._pool_digest)
         self._guard = Guard(trust, report=vitals.set_alarm)
         self._sources = PoolSources(client.url, client.get_chunk, client.relays, relays.chunk, time.monotonic)
-        self._fetcher = PolicyFetcher(self._get_chunk, ChunkCache(CHUNK_CACHE_BYTES))
+        get_chunk: GetChunk = self._get_chunk
+        if config.cache_folder:
+            get_chunk = kept_on(Shelf(Path(config.cache_folder), config.max_cache_bytes), get_chunk)
+        self._fetcher = PolicyFetcher(get_chunk, ChunkCache(CHUNK_CACHE_BYTES))
         self._follower = PolicyFollower(
             self._fetcher, self._old_manifest, weights_name=WEIGHTS, on_fault=self._guard.fault
         )

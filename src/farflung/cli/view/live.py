@@ -5,6 +5,7 @@ Losing sight never stops the run: what does not answer is asked again a second l
 
 import asyncio
 import contextlib
+import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -89,6 +90,7 @@ class Watch:
         source: URL of the coordinator, or who else can be asked.
         metrics_path: the trainer's metrics.jsonl.
         state: what is folded into; only this thread touches it once `start` was called, except for notes.
+        tls: how an https coordinator is checked; None = as the system does it.
         account: takes each status with the monotonic time at which it came, and whether it was asked for by `look`.
     """
 
@@ -100,9 +102,11 @@ class Watch:
         display: Display,
         *,
         account: Callable[[PoolStatus, float, bool], None],
+        tls: ssl.SSLContext | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
+        self._tls = tls
         self._tail = MetricsTail(metrics_path)
         self._state = state
         self._state.add_rows(self._tail.poll())  # of earlier starts
@@ -138,7 +142,7 @@ class Watch:
         self._display.close()
 
     async def _run(self) -> None:
-        async with _asked(self._source) as client:
+        async with _asked(self._source, self._tls) as client:
             while not self._is_closing:
                 was_asked = self._wake.is_set()
                 self._wake.clear()
@@ -175,9 +179,11 @@ class Watch:
 
 
 @contextlib.asynccontextmanager
-async def _asked(source: str | StatusSource) -> AsyncIterator[StatusSource]:
+async def _asked(source: str | StatusSource, tls: ssl.SSLContext | None) -> AsyncIterator[StatusSource]:
     if not isinstance(source, str):
         yield source
         return
-    async with CoordinatorClient(source, node=NODE_NAME, role=Role.COORDINATOR, timeout_s=STATUS_TIMEOUT_S) as client:
+    async with CoordinatorClient(
+        source, node=NODE_NAME, role=Role.COORDINATOR, timeout_s=STATUS_TIMEOUT_S, tls=tls
+    ) as client:
         yield client

@@ -194,7 +194,7 @@ async def test_three_validators_one_of_them_bribed_honest_work_is_accepted_and_b
 @pytest.mark.parametrize("shows_votes", [True, False])
 async def test_v1_a_false_reject_by_one_of_three_harms_nobody_but_itself(tmp_path: Path, shows_votes: bool) -> None:
     """Also when it keeps its vote to itself as soon as it could lose by it."""
-    async with place(tmp_path, pool_of(3), ringer_rate=0.0, judge_s=2.0) as here:
+    async with place(tmp_path, pool_of(3), ringer_rate=0.0, judge_s=6.0) as here:
         await here.honest(HONEST)
         await here.honest(SECOND)
         await here.puppet(BRIBED, lambda _assignment: RejectReason.TOKEN_RANGE, shows_votes=shows_votes)

@@ -2,6 +2,9 @@
 
     FARFLUNG_BENCH_SHARDCAST=PYTHON python -m benchmarks broadcast      PYTHON has shardcast installed
 
+FARFLUNG_BENCH_FOLDER says where all files lie, else the system's folder for temporary files. For eight clients it needs
+8.4 GB; it is memory that limits where it lies in memory, and the disk where not.
+
 broadcast/<n>-clients/wall      s from the call that publishes until the last client has the whole file, checked
 broadcast/<n>-clients/cpu       CPU-s of all roles for it, the publishing process included
 broadcast/<n>-clients/memory    MiB, the sum of the peaks of all roles above what they held before
@@ -23,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -57,20 +60,32 @@ class Cost:
 
 
 def run() -> None:
+    for num_clients in (1, 8):
+        distribution(num_clients)
+    throughput()
+
+
+def distribution(num_clients: int) -> None:
+    """Ours and theirs in turn."""
     peer = os.environ.get("FARFLUNG_BENCH_SHARDCAST", "")
-    with tempfile.TemporaryDirectory() as folder:
+    mine: list[Cost] = []
+    peers: list[Cost] = []
+    with _file() as file:
+        for number in range(NUM_ROUNDS):
+            mine.append(ours(file.with_name(f"ours-{number}"), file, num_clients))
+            print("ours", num_clients, mine[-1], flush=True)
+            if peer:
+                peers.append(theirs(file.with_name(f"theirs-{number}"), file, num_clients, peer))
+                print("shardcast", num_clients, peers[-1], flush=True)
+    _record(num_clients, mine, peers)
+
+
+@contextmanager
+def _file() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("FARFLUNG_BENCH_FOLDER")) as folder:
         file = Path(folder) / "weights.bin"
         file.write_bytes(secrets.token_bytes(NUM_BYTES))
-        for num_clients in (1, 8):
-            costs: dict[str, list[Cost]] = {"ours": [], "theirs": []}
-            for number in range(NUM_ROUNDS):
-                costs["ours"].append(ours(Path(folder) / f"ours-{number}", file, num_clients))
-                print("ours", num_clients, costs["ours"][-1], flush=True)
-                if peer:
-                    costs["theirs"].append(theirs(Path(folder) / f"theirs-{number}", file, num_clients, peer))
-                    print("shardcast", num_clients, costs["theirs"][-1], flush=True)
-            _record(num_clients, costs["ours"], costs["theirs"])
-        _record_throughput(Path(folder), file)
+        yield file
 
 
 # -- ours -----------------------------------------------------------------------------------------------------------
@@ -78,8 +93,8 @@ def run() -> None:
 
 def ours(folder: Path, file: Path, num_clients: int, num_relays: int = 2) -> Cost:
     with ExitStack() as stack:
-        url, root, coordinator = _coordinator(stack, folder)
-        roles = [coordinator]
+        url, root, started = coordinator(stack, folder)
+        roles = [started]
         relays = []
         for number in range(num_relays):
             relay = free_port()
@@ -101,7 +116,7 @@ def ours(folder: Path, file: Path, num_clients: int, num_relays: int = 2) -> Cos
             wait_for((at / "ready").exists)
         token = (root / "tokens" / "trainer").read_text().strip()
         data = file.read_bytes()
-        cost = measured([*roles, *clients], clients, lambda: asyncio.run(_publish(url, token, data)))
+        cost = measured([*roles, *clients], clients, lambda: asyncio.run(publish_file(url, token, data)))
         for number in range(num_clients):
             check((folder / f"client-{number}" / WEIGHTS), file)
     shutil.rmtree(folder)
@@ -111,8 +126,8 @@ def ours(folder: Path, file: Path, num_clients: int, num_relays: int = 2) -> Cos
 def origin_s(folder: Path, file: Path) -> float:
     """Seconds from a client's first question to the whole file on its disk, checked. Published before."""
     with ExitStack() as stack:
-        url, root, _ = _coordinator(stack, folder)
-        asyncio.run(_publish(url, (root / "tokens" / "trainer").read_text().strip(), file.read_bytes()))
+        url, root, _ = coordinator(stack, folder)
+        asyncio.run(publish_file(url, (root / "tokens" / "trainer").read_text().strip(), file.read_bytes()))
         started_s = time.perf_counter()
         asyncio.run(download(folder / "client", url, []))
         took_s = time.perf_counter() - started_s
@@ -121,7 +136,7 @@ def origin_s(folder: Path, file: Path) -> float:
     return took_s
 
 
-def _coordinator(stack: ExitStack, folder: Path) -> tuple[str, Path, "subprocess.Popen[bytes]"]:
+def coordinator(stack: ExitStack | AsyncExitStack, folder: Path) -> tuple[str, Path, "subprocess.Popen[bytes]"]:
     """Its address, its run folder and the process."""
     port, root = free_port(), folder / "runs" / "broadcast"
     words = [
@@ -136,7 +151,7 @@ def _coordinator(stack: ExitStack, folder: Path) -> tuple[str, Path, "subprocess
     return f"http://127.0.0.1:{port}", root, started
 
 
-async def _publish(url: str, token: str, data: bytes) -> None:
+async def publish_file(url: str, token: str, data: bytes) -> None:
     async with CoordinatorClient(url, node="trainer", role=Role.TRAINER, token=token) as client:
         now_ms = int(time.time() * 1000)
         prepared = prepare(
@@ -240,20 +255,30 @@ def _record(num_clients: int, ours: Sequence[Cost], theirs: Sequence[Cost]) -> N
         field = {"wall": "wall_s", "cpu": "cpu_s", "memory": "peak_mib"}[what]
         mine = [getattr(cost, field) for cost in ours]
         peers = [getattr(cost, field) for cost in theirs]
-        detail = {"rounds": {"ours": mine, "peer": peers}, "bytes": NUM_BYTES}
+        load = os.getloadavg()[0]
+        detail = {"rounds": {"ours": mine, "peer": peers}, "bytes": NUM_BYTES, "files": _file_system(), "load": load}
         record(f"{name}/{what}", median(mine), median(peers) if peers else None, version, unit, detail)
 
 
-def _record_throughput(folder: Path, file: Path) -> None:
+def _file_system() -> str:
+    folder = os.environ.get("FARFLUNG_BENCH_FOLDER") or tempfile.gettempdir()
+    told = subprocess.run(["stat", "-f", "-c", "%T", folder], check=True, capture_output=True, text=True)
+    return told.stdout.strip()
+
+
+def throughput() -> None:
     """One origin, one client, no relay; publishing is not counted."""
     mine, peers = [], []
-    for number in range(NUM_ROUNDS):
-        mine.append(NUM_BYTES / 1e6 / origin_s(folder / f"origin-{number}", file))
-        took_s = nginx_s(folder, file)
-        if took_s is not None:
-            peers.append(NUM_BYTES / 1e6 / took_s)
-        print("origin", mine[-1], "nginx", peers[-1:], flush=True)
-    detail = {"rounds": {"ours": mine, "peer": peers}}
+    with _file() as file:
+        for number in range(2 * NUM_ROUNDS):
+            mine.append(NUM_BYTES / 1e6 / origin_s(file.with_name(f"origin-{number}"), file))
+            took_s = nginx_s(file.with_name(f"nginx-{number}"), file)
+            if took_s is not None:
+                peers.append(NUM_BYTES / 1e6 / took_s)
+            print("origin", mine[-1], "nginx", peers[-1:], flush=True)
+    if not peers:
+        print("no peer: nginx, curl or sha256sum is not installed")
+    detail = {"rounds": {"ours": mine, "peer": peers}, "files": _file_system(), "load": os.getloadavg()[0]}
     version = "nginx, curl and sha256sum" if peers else None
     record("broadcast/origin/throughput", median(mine), median(peers) if peers else None, version, "MB/s", detail)
 

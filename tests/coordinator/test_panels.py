@@ -30,6 +30,7 @@ def panels(start: Any, build: Any) -> Any:
             await pool.publish()
             for name in validators or VALIDATORS:
                 await beat(pool, name)
+                await pool.assigned(name)  # there is nothing yet, and now it is known to be ready
             yield pool
 
     return starter
@@ -163,8 +164,8 @@ async def test_nobody_is_drawn_before_there_are_enough_and_a_quorum_is_enough_in
         submission = await pool.submitted()
         assert await pool.assigned("v1") == []
         clock.ahead_ms += 10_001
-        await beat(pool, "v1")
-        await beat(pool, "v2")
+        for name in ("v1", "v2"):
+            await beat(pool, name)
         await vote(pool, build, submission, v1=None, v2=None)
         assert (await outcome_of(pool)).state is SlotState.ACCEPTED
 
@@ -181,4 +182,14 @@ async def test_a_restart_in_the_middle_of_a_vote_loses_nothing(panels: Any, star
         await commit(pool, judgements[2])
         for judgement in judgements:
             await show(pool, judgement)
+        assert (await outcome_of(pool)).state is SlotState.ACCEPTED
+
+
+async def test_who_has_not_asked_for_work_is_not_drawn(panels: Any, build: Any) -> None:
+    """It is alive, and perhaps still loading: it must not be late because of that."""
+    async with panels() as pool:
+        for name in ("v4", "v5", "v6"):
+            await beat(pool, name)
+        submission = await pool.submitted()
+        await vote(pool, build, submission, v1=None, v2=None, v3=None)
         assert (await outcome_of(pool)).state is SlotState.ACCEPTED

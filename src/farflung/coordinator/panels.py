@@ -38,6 +38,8 @@ class PanelDesk:
         self._core = core
         self._rules = core.state.rules.checks
         self._judge_ms = round(core.config.judge_s * 1000)
+        self._ready: set[str] = set()
+        """Validators that have asked for work since this process started: who is still loading is not drawn."""
 
     def find(self, validator: str, held: Collection[str], max_count: int) -> Found:
         """The oldest first. What it judged, and holds no more (it was started again), it gets once more.
@@ -45,6 +47,7 @@ class PanelDesk:
         Args:
             held: digests of submissions that the validator works on or has judged.
         """
+        self._ready.add(validator)
         self._draw_due()
         owed = [
             (slot, slot.panel)
@@ -129,8 +132,8 @@ class PanelDesk:
 
     def _candidates(self, slot: Slot, now_ms: int) -> list[str]:
         """Those that are there, can lose something, and were not tried before, if there are enough of these."""
-        alive = self._core.nodes.alive_validators(now_ms)
-        fit = alive - set(self._core.state.ledger.standings.lost_bonds) - {slot.lease.node}
+        self._ready &= self._core.nodes.alive_validators(now_ms)
+        fit = self._ready - set(self._core.state.ledger.standings.lost_bonds) - {slot.lease.node}
         fresh = fit - set(slot.failed_validators)
         return sorted(fresh if len(fresh) >= self._rules.validators_per_submission else fit)
 

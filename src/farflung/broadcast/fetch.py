@@ -97,7 +97,7 @@ class PolicyFetcher:
         """File name -> verified bytes, of files of a manifest that was checked. Raises as `fetch`."""
         chunks = self._cached(files)
         chunks |= await self._fetch_all(missing(files, chunks))
-        return {file.name: join(file, chunks) for file in files}
+        return {file.name: await asyncio.to_thread(join, file, chunks) for file in files}  # hashing takes its time
 
     @property
     def limits(self) -> ManifestLimits:

@@ -58,12 +58,12 @@ def join(file: ManifestFile, chunk_of: Mapping[str, bytes | bytearray]) -> bytes
 
     Raises:
         KeyError: a chunk is not there.
-        PeerFault: a chunk or the whole has another size or hash than the manifest says.
+        PeerFault: the whole has another size or hash than the manifest says; it names the chunk that has, if one has.
     """
-    for chunk in file.chunks:
-        check_chunk(chunk, chunk_of[chunk.sha256])
     data = b"".join(chunk_of[chunk.sha256] for chunk in file.chunks)
     if len(data) != file.num_bytes or sha256_hex(data) != file.sha256:
+        for chunk in file.chunks:
+            check_chunk(chunk, chunk_of[chunk.sha256])
         raise PeerFault(MALFORMED_RECORD, f"{file.name}: chunks join to {len(data)} bytes that the manifest disowns")
     return data
 

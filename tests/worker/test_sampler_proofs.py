@@ -55,7 +55,7 @@ class Place:
         spec = EnvironmentSpec(
             name=self.environment.name,
             num_tasks=self.environment.num_tasks,
-            num_agents=self.environment.num_agents,
+            num_agents=2 if self.environment is GAME else 1,
             args=ARGS if self.environment is GAME else {},
         )
         return pool_spec(

@@ -11,6 +11,24 @@ if TYPE_CHECKING:
 SOURCE_HELP = "run folder, URL, manifest file, model folder; with @N for version N"
 
 
+PLAN_FIGURES = (
+    ("step-s", float, "seconds between versions when the trainer does not wait"),
+    ("batch-tokens", float, "sampled tokens that a version is trained on"),
+    ("useful-share", float, "of sampled tokens, those that are trained on"),
+    ("judge-s", float, "from receipt to verdict (default 5)"),
+    ("max-staleness", int, "versions"),
+    ("lease-tokens", float, "sampled tokens of one lease"),
+    ("tokens-per-s", float, "of the slowest worker"),
+    ("patch-bytes", int, "of one version"),
+    ("snapshot-bytes", int, "of the whole weights"),
+    ("chunk-bytes", int, "of one chunk"),
+    ("fan-out", int, "below the coordinator and each relay (default 4)"),
+    ("depth", int, "hops from the coordinator to a worker"),
+    ("latency-s", float, "of one hop (default 0.05)"),
+    ("upload-bytes-per-s", float, "what is there: is it enough?"),
+)
+
+
 def add_actions(weights: "Parser") -> None:
     """The actions below `weights`."""
     actions = weights.add_subparsers(
@@ -43,5 +61,10 @@ def add_actions(weights: "Parser") -> None:
     diff.add_argument("--picture", metavar="FILE", help="density by layer, as .png, .svg or .pdf")
     diff.add_argument("--tensors", action="store_true", help="every tensor that changed")
 
-    for each in (inspect, verify, diff):
+    plan = action("plan", "how many workers, how fast a network?", help_texts.PLAN)
+    plan.add_argument("url", metavar="URL", nargs="?", help="of a coordinator, for figures as they are")
+    for name, kind, text in PLAN_FIGURES:
+        plan.add_argument(f"--{name}", type=kind, metavar="N", help=text)
+
+    for each in (inspect, verify, diff, plan):
         each.add_argument("--json", action="store_true", help="for programs")

@@ -1,4 +1,4 @@
-"""`farflung weights inspect|verify|diff`. Each action imports what it needs."""
+"""`farflung weights inspect|verify|diff|plan`. Each action imports what it needs."""
 
 from argparse import Namespace
 
@@ -14,6 +14,10 @@ def run_weights(arguments: Namespace) -> int:
             from farflung.cli.weights.verify import run_verify
 
             return run_verify(arguments)
+        case "plan":
+            from farflung.cli.weights.plan import run_plan
+
+            return run_plan(arguments)
         case _:
             from farflung.cli.weights.diff import run_diff
 

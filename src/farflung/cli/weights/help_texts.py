@@ -14,7 +14,8 @@ examples:
   farflung weights inspect runs/demo
   farflung weights verify runs/demo@7
   farflung weights diff runs/demo@6 runs/demo@7 --picture density.png
-  farflung weights diff models/base models/tuned --json"""
+  farflung weights diff models/base models/tuned --json
+  farflung weights plan http://127.0.0.1:7400 --upload-bytes-per-s 2e6"""
 
 INSPECT = """\
 What a version is: its files, tensors and chunks, how it travels, which versions
@@ -31,3 +32,9 @@ DIFF = """\
 What changed between two versions or models of the same tensors, bit by bit:
 the share of elements tensor by tensor, how large the patch is, beside a
 snapshot and beside the information in it."""
+
+PLAN = """\
+How many workers a pool needs so that its trainer never waits, and how fast the
+coordinator and its relays have to send so that no rollout is too stale. With a
+coordinator's address the figures are those of the pool as it runs, and each can
+be given in its place. Ends with 1 if the upload that is given is not enough."""

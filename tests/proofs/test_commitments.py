@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farflung.proofs.commitments import Commitments
+from farflung.proofs.commitments import CHUNKS_AT_ONCE, Commitments
 from farflung.proofs.scheme import build, compare
 from farflung.wire.proof import CHUNK_TOKENS, Scheme
 
@@ -44,10 +44,10 @@ def test_rollouts_come_side_by_side(scheme: Scheme) -> None:
 
 def test_states_are_forgotten_chunk_by_chunk() -> None:
     made = Commitments("sketch", SEED)
-    for part in states(10 * CHUNK_TOKENS + 3).split(CHUNK_TOKENS - 1):
+    for part in states(100 * CHUNK_TOKENS + 3).split(CHUNK_TOKENS - 1):
         made.add(0, 0, part)
-        assert made.num_waiting < CHUNK_TOKENS
-    assert len(made.proof(0, 0)) == 8 * (10 * CHUNK_TOKENS + 3)
+        assert made.num_waiting < CHUNK_TOKENS * (CHUNKS_AT_ONCE + 1)
+    assert len(made.proof(0, 0)) == 8 * (100 * CHUNK_TOKENS + 3)
     assert made.num_waiting == 0
     with pytest.raises(KeyError):
         made.proof(0, 0)

@@ -1,18 +1,23 @@
-"""Commitments built while tokens are drawn: of each rollout at most a chunk's states wait, whatever its length.
+"""Commitments built while tokens are drawn: of each rollout few states wait, whatever its length.
 
-States come in any number at a time, in order; whole chunks are committed to at once and forgotten. The bytes are those
-of `proofs.scheme.build` over all of a rollout's states, up to the rounding of another order of sums. Pure; it does not
-know engines or files.
+States come in any number at a time, in order; whole chunks of all rollouts are committed to together and forgotten. The
+bytes are those of `proofs.scheme.build` over all of a rollout's states, up to the rounding of another order of sums.
+Pure; it does not know engines or files.
 """
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from farflung.proofs import sketch, toploc
-from farflung.proofs.shape import num_chunks
+from farflung.proofs.shape import proof_bytes
 from farflung.wire.proof import CHUNK_TOKENS, Scheme
+
+CHUNKS_AT_ONCE = 32
+"""Chunks that are committed to together: one at a time takes three times as long."""
 
 
 @dataclass(eq=False, slots=True)
@@ -20,11 +25,10 @@ class _Open:
     """One rollout."""
 
     proof: bytearray = field(default_factory=bytearray)
-    num_committed: int = 0
-    """Chunks."""
-    waiting: list[Tensor] = field(default_factory=list)
-    num_waiting: int = 0
-    """States."""
+    num_chunks: int = 0
+    """Whole ones so far."""
+    rest: Tensor | None = None
+    """Fewer states than a chunk has."""
 
 
 class Commitments:
@@ -37,11 +41,14 @@ class Commitments:
         """
         self._scheme, self._draw_seed = scheme, draw_seed
         self._open: dict[tuple[int, int], _Open] = {}
+        self._whole: list[tuple[_Open, NDArray[np.int32], Tensor]] = []
+        """Chunks that wait for others: whose, its key, its states."""
 
     @property
     def num_waiting(self) -> int:
         """States that are held, of all rollouts."""
-        return sum(rollout.num_waiting for rollout in self._open.values())
+        rests = sum(0 if rollout.rest is None else len(rollout.rest) for rollout in self._open.values())
+        return rests + CHUNK_TOKENS * len(self._whole)
 
     def add(self, group: int, sample: int, states_TD: Tensor) -> None:
         """The states that predicted the next tokens of this rollout, any float dtype and device.
@@ -50,15 +57,17 @@ class Commitments:
             ValueError: as `proofs.scheme.build`.
         """
         rollout = self._open.setdefault((group, sample), _Open())
-        rollout.waiting.append(states_TD)
-        rollout.num_waiting += len(states_TD)
-        whole = rollout.num_waiting // CHUNK_TOKENS * CHUNK_TOKENS
-        states_WD = torch.cat(rollout.waiting) if len(rollout.waiting) > 1 else states_TD
+        states_WD = states_TD if rollout.rest is None else torch.cat((rollout.rest, states_TD))
+        whole = len(states_WD) // CHUNK_TOKENS
         if whole:
-            self._commit(rollout, group, sample, states_WD[:whole])
-        # A copy, since a part of it would keep all of a larger tensor.
-        rollout.waiting = [states_WD[whole:].clone()]
-        rollout.num_waiting -= whole
+            keys = self._keys(rollout, group, sample, whole)
+            chunks = states_WD[: whole * CHUNK_TOKENS].clone().split(CHUNK_TOKENS)
+            self._whole += [(rollout, key, chunk) for key, chunk in zip(keys, chunks, strict=True)]
+            rollout.num_chunks += whole
+        # Copies, since a part of a tensor keeps all of it.
+        rollout.rest = states_WD[whole * CHUNK_TOKENS :].clone()
+        if len(self._whole) >= CHUNKS_AT_ONCE:
+            self._commit()
 
     def proof(self, group: int, sample: int) -> bytes:
         """Of all states that were added, which are forgotten.
@@ -66,16 +75,29 @@ class Commitments:
         Raises:
             KeyError: there are none.
         """
+        self._commit()
         rollout = self._open.pop((group, sample))
-        if rollout.num_waiting:
-            self._commit(rollout, group, sample, rollout.waiting[0])
+        if rollout.rest is not None and len(rollout.rest):
+            rollout.proof += self._built(rollout.rest, self._keys(rollout, group, sample, 1))
         return bytes(rollout.proof)
 
-    def _commit(self, rollout: _Open, group: int, sample: int, states_TD: Tensor) -> None:
-        if self._scheme == "sketch":
-            first, count = rollout.num_committed, num_chunks(len(states_TD))
-            keys = torch.from_numpy(sketch.chunk_keys(self._draw_seed, group, sample, count, first=first))
-            rollout.proof += sketch.sketch(states_TD, keys.to(states_TD.device)).cpu().numpy().tobytes()
-            rollout.num_committed += count
-        else:
-            rollout.proof += toploc.build(states_TD)
+    def _commit(self) -> None:
+        """All chunks that wait."""
+        if not self._whole:
+            return
+        states_WD = torch.cat([chunk for _, _, chunk in self._whole])
+        built = self._built(states_WD, np.stack([key for _, key, _ in self._whole]))
+        size = proof_bytes(self._scheme, CHUNK_TOKENS)
+        for number, (rollout, _, _) in enumerate(self._whole):
+            rollout.proof += built[number * size : (number + 1) * size]
+        self._whole.clear()
+
+    def _keys(self, rollout: _Open, group: int, sample: int, count: int) -> NDArray[np.int32]:
+        """Of its next chunks; without meaning to `toploc`."""
+        return sketch.chunk_keys(self._draw_seed, group, sample, count, first=rollout.num_chunks)
+
+    def _built(self, states_TD: Tensor, keys_C2: NDArray[np.int32]) -> bytes:
+        if self._scheme == "toploc":
+            return toploc.build(states_TD)
+        made = sketch.sketch(states_TD, torch.from_numpy(keys_C2).to(states_TD.device))
+        return bytes(made.cpu().numpy().tobytes())

@@ -438,3 +438,28 @@ def test_what_is_read_alike_is_the_same(gold: str, answer: str) -> None:
 def test_what_is_read_apart_wins_nothing(gold: str, answer: str) -> None:
     assert grade_math(gold, answer).verdict == 0.0
     assert grade_math(answer, gold).verdict != 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "verdict"),
+    [
+        (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1 & 2 \\[4pt] 3 & 4 \end{pmatrix}", 1.0),
+        (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1 & 2 \\[4pt] 4 & 3 \end{pmatrix}", 0.0),
+        (
+            r"\begin{bmatrix} 0 & 1 \\ -1 & 0 \end{bmatrix}",
+            r"\left[\begin{array}{cc} 0&1 \\ -1&0 \end{array}\right]",
+            1.0,
+        ),
+        (
+            r"\begin{bmatrix} 0 & 1 \\ -1 & 0 \end{bmatrix}",
+            r"\left(\begin{matrix} 0&1 \\ -1&0 \end{matrix}\right)",
+            1.0,
+        ),
+        (r"\begin{bmatrix} 0 & 1 \\ -1 & 0 \end{bmatrix}", r"\left(\begin{matrix} 0&1 \\ 1&0 \end{matrix}\right)", 0.0),
+        ("[1,3)", r"\{x : 1 \le x < 3\}", 1.0),
+        ("[1,3)", r"\{x : 1 \le x \le 3\}", 0.0),
+        (r"\{1:2\}", r"\{1:3\}", 0.0),
+    ],
+)
+def test_layout_of_matrices_and_sets_does_not_matter(gold: str, answer: str, verdict: float) -> None:
+    assert grade_math(gold, answer).verdict == verdict

@@ -17,6 +17,7 @@ from farflung.rewards.math.syntax import (
     Congruent,
     Group,
     Listing,
+    Name,
     Node,
     Ratio,
     Relation,
@@ -196,7 +197,8 @@ def _set(cursor: Cursor) -> Node:
     with cursor.nested():
         if cursor.take(r"\}"):
             return Group(r"\{", (), r"\}")
-        items.append(_relation(cursor))
+        names_a_variable = cursor.peek().kind is TokenKind.NAME and cursor.peek(1).text == ":"  # else read as a ratio
+        items.append(Name(cursor.advance().text) if names_a_variable else _relation(cursor))
         if cursor.take("|", "mid", ":"):
             condition = _listing(cursor)
             cursor.expect(r"\}")

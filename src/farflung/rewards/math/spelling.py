@@ -147,6 +147,12 @@ _MODULO = re.compile(r"\(\s*(?:\\(?:bmod|mod)(?![A-Za-z])|\\(?:text|mathrm|opera
 _SYSTEM = re.compile(
     r"(?:\\\{\s*)?\\begin\{(cases|aligned|gathered|split|array)\}(?:\{[lcr|]*\})?(.*)\\end\{\1\}", re.DOTALL
 )
+_ROW_SPACE = re.compile(r"(\\\\)\s*\[\s*-?[0-9.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]")
+"""Room below a row, `[4pt]` after the two backslashes that end it."""
+_FRAMED = re.compile(
+    r"[\[(]\s*(\\begin\{(array|matrix|smallmatrix)\}(?:(?!\\begin\{).)*?\\end\{\2\})\s*[\])]", re.DOTALL
+)
+"""Brackets round a matrix that has none of its own."""
 _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _TIMES_TEN = re.compile(r"(?<=[0-9])\s*[xX]\s*(?=10\s*\^)")
 
@@ -168,6 +174,7 @@ def normalize(text: str) -> str:
     if "mod" in text:
         text = _MODULO.sub(r"\\pmod{\1}", text)
     if "begin" in text:
+        text = _FRAMED.sub(r"\1", _ROW_SPACE.sub(r"\1", text))
         text = _system_as_list(text)
     if "^" in text:
         text = _ORDINAL.sub(lambda match: "".join(filter(None, match.groups())), text)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from rich.console import Console
 
 from farflung.api import routes
@@ -371,3 +372,14 @@ def test_what_was_recorded_against_nodes_is_told_where_there_is_some() -> None:
             console.print(render_status(answer, now_ms=4000))
         assert (f" recorded against nodes: {line}\n" in capture.get()) == (line is not None)
         assert ("recorded against" in capture.get()) == (line is not None)
+
+
+def test_a_worker_is_shown_with_the_capability_class_of_its_lease() -> None:
+    sampling = heartbeat("worker-1", Role.WORKER, busy_s=3, idle_s=1, activity="sampling")
+    answer = status(replace(sampling, capability_class="slow"), replace(sampling, node="worker-2"))
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(render_status(answer, now_ms=4000))
+    page = [" ".join(line.split()) for line in capture.get().splitlines()]
+    assert "worker-1 sampling (slow) 75 % 0 100 7 3 s ago" in page
+    assert "worker-2 sampling 75 % 0 100 7 3 s ago" in page

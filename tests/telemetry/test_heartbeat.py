@@ -14,11 +14,13 @@ def test_a_heartbeat_says_what_has_been_counted() -> None:
         now[0] += 2
         vitals.add_tokens(100)
         vitals.set_policy_version(4)
+        vitals.set_capability_class("slow")
         assert vitals.heartbeat() == Heartbeat(
             node="worker-1",
             role=Role.WORKER,
             policy_version=4,
             activity="sampling",
+            capability_class="slow",
             busy_s=2.0,
             idle_s=0.0,
             cpu_s=3.0,

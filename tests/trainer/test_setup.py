@@ -196,6 +196,15 @@ def test_another_torch_is_refused_in_deterministic_mode_alone(monkeypatch: pytes
         set_up(trainer_config(), fixed, 0, fixed_before)
 
 
+def test_a_lineage_has_the_releases_that_its_tasks_are_made_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    sheep = {"sheep": "count-sheep 1.2"}
+    monkeypatch.setattr("farflung.envs.registry.sources_here", lambda _name, _args: sheep)
+    pool = pool_spec(environment=replace(POOL.environment, sources=sheep))
+    software = set_up(trainer_config(), pool, 0, None).lineage.software
+    assert software["sheep"] == "count-sheep 1.2"
+    assert {"torch", "farflung"} <= software.keys()
+
+
 def test_rare_checkpoints_and_a_deterministic_pool_do_not_go_together() -> None:
     with pytest.raises(UserError, match=r"trainer\.checkpoint\.every_versions is 5 with pool\.deterministic"):
         set_up(trainer_config(checkpoint={"every_versions": 5}), pool_spec(deterministic_seed=0), 0, None)

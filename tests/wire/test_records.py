@@ -52,6 +52,7 @@ ENVIRONMENT = EnvironmentSpec(
     graders=(GraderSpec(name="math", version=1, args={"tolerance": 0.5}),),
     num_agents=2,
     package=digest("package"),
+    sources={"count-sheep": f"package {digest('sheep')}", "reasoning-gym": "reasoning-gym 0.1.25"},
 )
 POOL = PoolSpec(
     name="demo",
@@ -197,6 +198,7 @@ MANIFEST = Manifest(
 )
 PATCH = WeightsPatch(file="model.safetensors", base_version=7, base_sha256=digest("weights 7"), content=FILE)
 HEARTBEAT = Heartbeat(
+    capability_class="slow",
     node="worker-1",
     role=Role.WORKER,
     policy_version=-1,

@@ -25,7 +25,7 @@ def build_pool(config: RunConfig, *, coordinator: str = UNNAMED, trainer: str = 
     from farflung.envs.episode import num_agents_of
     from farflung.envs.graders.registry import are_reproducible, require_known
     from farflung.envs.playable import require_playable
-    from farflung.envs.registry import load_environment, package_digest_of  # these take a while to import
+    from farflung.envs.registry import load_environment, package_digest_of, sources_here  # these take a while to import
     from farflung.trainer.model_source import describe
 
     section = config.environment
@@ -56,6 +56,7 @@ def build_pool(config: RunConfig, *, coordinator: str = UNNAMED, trainer: str = 
             graders=graders,
             num_agents=num_agents_of(environment),
             package=package_digest_of(section.name),
+            sources=sources_here(section.name, section.args),
         ),
         tokenizer_digest=description.tokenizer.digest,
         model_config_digest=description.config_digest,

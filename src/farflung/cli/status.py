@@ -74,7 +74,9 @@ def _cells(node: NodeStatus, now_ms: int, is_finished: bool) -> tuple[str, ...]:
 
 
 def _doing(heartbeat: Heartbeat) -> str:
-    return f"{heartbeat.activity}; distrusts versions: {heartbeat.alarm}" if heartbeat.alarm else heartbeat.activity
+    of_class = f" ({heartbeat.capability_class})" if heartbeat.capability_class else ""
+    alarm = f"; distrusts versions: {heartbeat.alarm}" if heartbeat.alarm else ""
+    return f"{heartbeat.activity}{of_class}{alarm}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

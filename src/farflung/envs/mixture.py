@@ -103,7 +103,7 @@ class Mixture:
 
 
 def _members(seed: int, args: Mapping[str, EnvArg], load: Load) -> tuple[Member, ...]:
-    names = _names(args.get(MEMBERS))
+    names = member_names(args.get(MEMBERS))
     arguments: dict[str, dict[str, EnvArg]] = {label: {} for label in names}
     for key, value in args.items():
         label, dot, name = key.rpartition(".")
@@ -130,8 +130,8 @@ def _members(seed: int, args: Mapping[str, EnvArg], load: Load) -> tuple[Member,
     return members
 
 
-def _names(members: EnvArg | None) -> dict[str, str]:
-    """Label -> name of an environment."""
+def member_names(members: EnvArg | None) -> dict[str, str]:
+    """Label -> name of an environment. Raises `UserError` for what is no list of members."""
     entries = [part for part in re.split(r"[\s,]+", members) if part] if isinstance(members, str) else []
     example = 'for example members = "sort-digits, mod-sum"'
     if not 1 <= len(entries) <= MAX_STRATA:

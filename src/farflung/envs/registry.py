@@ -48,6 +48,7 @@ from farflung.envs.packages.home import Home, Installed, default_folder
 from farflung.envs.reasoning_gym_suite import SUFFIX, ReasoningGymSuite
 from farflung.envs.reverse_text import ReverseText
 from farflung.envs.sort_digits import SortDigits
+from farflung.envs.sources import differences, sources_of
 from farflung.envs.take_away import TakeAway
 from farflung.envs.trading import Trading
 from farflung.envs.verifiers_adapter.environment import PREFIX as VERIFIERS
@@ -154,6 +155,11 @@ def package_digest_of(name: str) -> str:
     return package.digest if package else ""
 
 
+def sources_here(name: str, args: Mapping[str, EnvArg]) -> dict[str, str]:
+    """What this machine makes the tasks of an environment from (`envs.sources`). Raises `UserError` for its members."""
+    return sources_of(name, args, entry_point_names(), package_digest_of)
+
+
 def load_for_pool(spec: EnvironmentSpec) -> Environment:
     """The environment that a pool's rules name, of the very package that they name.
 
@@ -169,6 +175,11 @@ def load_for_pool(spec: EnvironmentSpec) -> Environment:
         raise UserError(
             f"environment {spec.name} of the pool's rules is {named}, and here it is {found}: install what the pool "
             f"was made with{fix}"
+        )
+    if spec.sources and (others := differences(spec.sources, sources_here(spec.name, spec.args))):
+        raise UserError(
+            f"environment {spec.name} of the pool's rules comes from elsewhere: {'; '.join(others)}: install what the "
+            "pool was made with"
         )
     return load_environment(spec.name, spec.seed, spec.args)
 

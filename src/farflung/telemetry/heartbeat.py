@@ -21,6 +21,7 @@ class Vitals:
         self._lock = threading.Lock()
         self._policy_version = -1
         self._alarm = ""
+        self._capability_class = ""
         self._tokens = 0
         self._tokens_at_last = 0
         self._busy_s_at_last = 0.0
@@ -35,6 +36,11 @@ class Vitals:
         """Why versions are not to be believed; empty = they are."""
         with self._lock:
             self._alarm = reason
+
+    def set_capability_class(self, name: str) -> None:
+        """Of the newest lease, in a pool that has classes."""
+        with self._lock:
+            self._capability_class = name
 
     def add_tokens(self, num_tokens: int) -> None:
         """Completion tokens sampled, judged or trained on since the last call."""
@@ -60,4 +66,5 @@ class Vitals:
                 tokens=self._tokens,
                 tokens_per_s=self._tokens_per_s,
                 alarm=self._alarm,
+                capability_class=self._capability_class,
             )

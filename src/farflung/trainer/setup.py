@@ -39,7 +39,7 @@ from farflung.trainer.policy_base import MASTERS_DTYPE, PolicyBase
 from farflung.trainer.reference import REFERENCE_FOLDER, KlReference, Reference
 from farflung.trainer.samples import why_left_out
 from farflung.wire.manifest import Publication
-from farflung.wire.pool import PoolSpec
+from farflung.wire.pool import EnvironmentSpec, PoolSpec
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def set_up(
     _check_prompts(environment, description, pool)
     _check_deterministic(config, pool)
     reserved = never_drawn(description.tokenizer, description.config)
-    lineage = _lineage(config, environment, package_of(installed))
+    lineage = _lineage(config, environment, package_of(installed), pool.environment)
     accepted = () if checkpoint is None else _accepted_changes(config, pool, checkpoint, lineage)
     policy = _policy(config, description, seed, checkpoint)
     reference = _reference(config, policy, description, run_folder)
@@ -173,12 +173,15 @@ def _components(
     return {name: component for name, component in named.items() if component is not None}
 
 
-def _lineage(config: TrainerConfig, environment: Environment, package: tuple[str, str]) -> Lineage:
+def _lineage(
+    config: TrainerConfig, environment: Environment, package: tuple[str, str], rules: EnvironmentSpec
+) -> Lineage:
+    sources = {**rules.sources, **({rules.name: f"package {rules.package}"} if rules.package else {})}
     return Lineage(
         settings=settings_of(config),
         data_digest=data_digest(environment),
         dtype=MASTERS_DTYPE,
-        software={"torch": str(torch.__version__), package[0]: package[1]},
+        software={"torch": str(torch.__version__), package[0]: package[1], **sources},
     )
 
 

@@ -49,9 +49,13 @@ class Heartbeat(Record, frozen=True, kw_only=True):
     """Recent rate while busy."""
     alarm: str = ""
     """Why what it was told of versions is not to be believed, such as "split_view"; empty = nothing is wrong."""
+    capability_class: str = ""
+    """Class of the newest lease of a worker (`PoolSpec.capability_classes`); empty = the pool has no classes."""
 
     def __post_init__(self) -> None:
         require_names(node=self.node)
+        if self.capability_class:
+            require_names(capability_class=self.capability_class)
         require_counts(at_least=-1, policy_version=self.policy_version)
         require_counts(tokens=self.tokens)
         times = (self.busy_s, self.idle_s, self.cpu_s, self.tokens_per_s)

@@ -112,6 +112,9 @@ class EnvironmentSpec(Record, frozen=True, kw_only=True):
     """Rollouts that one attempt at a task gives: one per agent of the episode."""
     package: str = ""
     """Digest of the package that it is from (`wire.package`); empty = built in, or what each operator installed."""
+    sources: dict[str, str] = {}
+    """Environment or library -> what it is here, for all that is not built in: `package <digest>`, or distribution and
+    version. So members of a mixture and libraries that make tasks are pinned, too (`envs.sources`)."""
 
     def __post_init__(self) -> None:
         require_names(name=self.name)
@@ -121,6 +124,10 @@ class EnvironmentSpec(Record, frozen=True, kw_only=True):
         require_counts(target_lengths=min(self.target_lengths, default=0))
         require_strata(self.strata, self.num_tasks)
         require_exact_integers(self.args)
+        for name, source in self.sources.items():
+            require_names(source_name=name, source=source)
+        if len(self.sources) > 2 * MAX_STRATA:
+            raise ValueError(f"{len(self.sources)} sources: at most {2 * MAX_STRATA}")
         if len(self.graders) > MAX_STRATA:
             raise ValueError(f"{len(self.graders)} graders: at most {MAX_STRATA}")
 

@@ -254,6 +254,8 @@ class Worker:
 
     async def _work_on(self, lease: Lease, sampler: Sampler) -> None:
         """Sample a slot and hand it in; whatever goes wrong, the lease is given back or runs out."""
+        if self._pool.capability_classes:
+            self._vitals.set_capability_class(lease.capability_class)
         try:
             if lease.policy_version != sampler.policy_version:
                 await self._load_version(lease.policy_version)

@@ -201,10 +201,9 @@ async def test_v1_a_false_reject_by_one_of_three_harms_nobody_but_itself(tmp_pat
         await here.handed_in()
         (outcome,) = await here.outcomes(1)
         assert outcome.state is SlotState.ACCEPTED
-    (fault,) = faults(tmp_path)
-    assert fault.node == BRIBED.address
-    assert fault.kind is (FaultKind.FALSE_REJECT if shows_votes else FaultKind.NOT_REVEALED)
-    assert fault.kind.forfeits_bond is shows_votes
+    kind = FaultKind.FALSE_REJECT if shows_votes else FaultKind.NOT_REVEALED
+    assert {(fault.node, fault.kind) for fault in faults(tmp_path)} == {(BRIBED.address, kind)}, "in each round"
+    assert kind.forfeits_bond is shows_votes
 
 
 async def test_v2_a_lazy_validator_is_caught_by_the_first_planted_file(tmp_path: Path, capsys: Any) -> None:

@@ -35,12 +35,12 @@ def test_the_trainer_that_ends_well_finishes_the_run() -> None:
     assert roster("trainer").exited("trainer", 0, 5.0) == EndRun(kind="finished")
 
 
-@pytest.mark.parametrize("name", ["coordinator", "trainer", "worker-1", "validator-1"])
+@pytest.mark.parametrize("name", ["coordinator", "trainer", "worker-1", "validator-1", "relay-1"])
 def test_a_user_error_of_any_role_ends_the_run(name: str) -> None:
     assert roster("worker-1", "worker-2", name).exited(name, 2, 5.0) == EndRun(kind="user_error")
 
 
-@pytest.mark.parametrize("name", ["coordinator", "trainer", "worker-1", "validator-1"])
+@pytest.mark.parametrize("name", ["coordinator", "trainer", "worker-1", "validator-1", "relay-1"])
 @pytest.mark.parametrize("code", [1, SIGKILL, -15, 130])
 def test_a_crashed_role_starts_again_after_a_pause(name: str, code: int) -> None:
     result = roster(name)
@@ -49,7 +49,7 @@ def test_a_crashed_role_starts_again_after_a_pause(name: str, code: int) -> None
     assert result.due(6.0) == [name]
 
 
-@pytest.mark.parametrize("name", ["worker-1", "validator-1"])
+@pytest.mark.parametrize("name", ["worker-1", "validator-1", "relay-1"])
 def test_a_role_that_left_in_order_comes_back_if_the_run_goes_on_and_this_is_no_crash(name: str) -> None:
     result = roster(name)
     assert result.exited(name, 0, 5.0) == Left(returns_after_s=5.0)
@@ -100,3 +100,11 @@ def test_a_role_is_restarted_at_most_max_restarts_times_in_a_row(codes: list[int
         assert result.due(number + decision.after_s) == ["coordinator"] if isinstance(decision, Restart) else False
         result.started("coordinator", float(number))
     assert num_restarts == min(len(codes), POLICY.max_restarts)
+
+
+def test_the_last_relay_is_given_up_and_the_run_goes_on_without() -> None:
+    result = roster("coordinator", "relay-1")
+    for _ in range(POLICY.max_restarts):
+        assert isinstance(crash_now(result, "relay-1", 1.0), Restart)
+    assert crash_now(result, "relay-1", 2.0) == GiveUp(num_crashes=POLICY.max_restarts + 1)
+    assert result.due(1000.0) == []

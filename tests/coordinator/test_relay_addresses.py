@@ -2,7 +2,7 @@
 
 import pytest
 
-from farflung.coordinator.relay_addresses import may_be_told, problem_of
+from farflung.coordinator.relay_addresses import address_of, may_be_told, number_of, problem_of
 
 PUBLIC, OTHER = "198.51.100.7", "9.9.9.9"
 """The first is of a block for documentation, which no network has."""
@@ -67,4 +67,4 @@ def test_private_addresses_are_taken_where_the_operator_says_so_but_still_only_o
     ],
 )
 def test_private_addresses_are_told_to_those_who_are_private_too(url: str, reader: str | None, is_told: bool) -> None:
-    assert may_be_told(url, reader) is is_told
+    assert may_be_told(number_of(url), address_of(reader)) is is_told

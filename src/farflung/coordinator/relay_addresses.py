@@ -31,34 +31,38 @@ def problem_of(server: str, caller: str | None, *, may_be_private: bool) -> str:
     host = number_of(server)
     if host is None:
         return "the host is a name: give a number, or have the operator list it in coordinator.relays"
-    if host != _parsed(caller or ""):
+    if host != address_of(caller):
         return f"the call came from {caller}, so that is the only host that can be registered"
     if not host.is_global and not may_be_private:
         return "the address is private: the operator allows such with coordinator.private_relays"
     return ""
 
 
-def may_be_told(server: str, reader: str | None) -> bool:
+def may_be_told(host: Address | None, reader: Address | None) -> bool:
     """Whether a reader who calls from an address is told of a server that was taken.
 
     Loopback is for this machine, private networks are for private networks.
+
+    Args:
+        host: of the server (`number_of`).
+        reader: None if it is not known (`address_of`).
     """
-    host, asker = number_of(server), _parsed(reader or "")
     if host is None or host.is_global:
         return True
-    if asker is None:
+    if reader is None:
         return False
-    return asker.is_loopback if host.is_loopback else not asker.is_global
+    return reader.is_loopback if host.is_loopback else not reader.is_global
 
 
 def number_of(server: str) -> Address | None:
     """The host of a URL as a number; None for a name."""
-    return _parsed(urlsplit(server).hostname or "")
+    return address_of(urlsplit(server).hostname)
 
 
-def _parsed(text: str) -> Address | None:
+def address_of(text: str | None) -> Address | None:
+    """The number that a text is, without its zone; None if it is none."""
     try:
-        address = ipaddress.ip_address(text.partition("%")[0])
+        address = ipaddress.ip_address((text or "").partition("%")[0])
     except ValueError:
         return None
     if isinstance(address, ipaddress.IPv6Address):

@@ -7,10 +7,11 @@ counted, has it looked at, and keeps it from those who said it. Soft state: afte
 themselves. Time is an argument. Does not know HTTP, or what is done to look at a relay.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from farflung.coordinator.relay_addresses import Address, may_be_told, number_of
+from farflung.coordinator.relay_addresses import Address, address_of, may_be_told, number_of
 from farflung.sharding.spread import choose
 from farflung.sharding.tree import ORIGIN, RelayTree, assign, num_slots
 from farflung.sharding.tree import RelayOffer as Place
@@ -82,6 +83,7 @@ class RelayBook:
         self._rules = rules
         self._entries = {url: _Entry(url, "", 0, -1, last_seen_ms=0, is_fixed=True) for url in fixed}  # by URL
         self._tree = RelayTree({})
+        self._num_children: Counter[str] = Counter()
 
     def offered(self, offer: RelayOffer, now_ms: int) -> str:
         """A relay's sign of life; why it is not taken, or empty. Its address was judged before."""
@@ -154,26 +156,26 @@ class RelayBook:
             max_fan_out=rules.fan_out,
             before=self._tree,
         )
+        self._num_children = Counter(self._tree.parents.values())
 
     def above(self, url: str, caller: str | None) -> tuple[str, ...]:
         """Whom a relay is to fetch from: its parent, the parent's parent, ... without the origin; nearest first."""
         if url not in self._tree.parents:
             return ()
-        chain = [server for server in self._tree.sources(url) if server != ORIGIN and may_be_told(server, caller)]
-        return tuple(chain[:MAX_SOURCES])
+        reader = address_of(caller)
+        chain = [server for server in self._tree.sources(url) if server in self._entries]
+        return tuple(server for server in chain[:MAX_SOURCES] if may_be_told(self._entries[server].host, reader))
 
     def for_reader(self, node: str, caller: str | None, newest: int, now_ms: int) -> tuple[str, ...]:
         """Whom a worker or validator is to fetch from; those that it accuses are left out."""
         weights: dict[str, float] = {}
-        num_children: dict[str, int] = {}
-        for parent in self._tree.parents.values():
-            num_children[parent] = num_children.get(parent, 0) + 1
+        reader = address_of(caller)
         for entry in self._listed(newest, now_ms):
-            if node in entry.accusers or not may_be_told(entry.url, caller):
+            if node in entry.accusers or not may_be_told(entry.host, reader):
                 continue
             place = Place(relay_id=entry.url, upload_bytes_per_s=entry.upload_bytes_per_s)
             slots = num_slots(place, self._rules.slot_bytes_per_s, self._rules.fan_out)
-            weights[entry.url] = max(0.5, slots - num_children.get(entry.url, 0))  # one that is full or slow is a spare
+            weights[entry.url] = max(0.5, slots - self._num_children[entry.url])  # one that is full or slow is a spare
         return tuple(choose(node, weights, self._rules.per_reader))
 
     def problem(self, url: str, newest: int, now_ms: int) -> str:

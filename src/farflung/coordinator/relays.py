@@ -82,7 +82,6 @@ class RelayDesk:
         if refusal:
             return Sources(servers=(), oldest_version=self._oldest, refusal=refusal[:MAX_REASON_CHARS])
         self._book.accuse(offer.relay, offer.liars)
-        self.settle()
         return Sources(
             servers=self._book.above(offer.url, caller),
             oldest_version=self._oldest,
@@ -133,7 +132,6 @@ class RelayDesk:
         if problem:
             logger.log(logging.WARNING if lie else logging.INFO, "relay %s is not listed: %s", url, problem)
         self._book.looked(url, problem, self._core.now_ms(), lie=lie, version=version)
-        self._book.settle(self._core.table.newest, self._core.now_ms())
 
     async def _examine(self, url: str, num_chunks: int) -> int | None:
         """The newest version that a relay has; None for none yet.

@@ -182,3 +182,38 @@ def test_no_record_does_anything_but_become_a_task_or_be_left_out(name: str, dat
         record["task_type"] = data.draw(types)
     with suppress(Skipped):
         assert isinstance(convert(name, record), TaskRow)
+
+
+# Everything that the three registries are known to have; what is None is counted and left out.
+TASK_TYPES: dict[str, dict[str, Any] | None] = {
+    "verifiable_math": {"ground_truth": "4"},
+    "verifiable_code": {"language": "python", "test_cases": [{"type": "stdin_stdout", "input": "", "output": "1\n"}]},
+    "prime_rl_code": {"language": "python", "test_cases": [{"type": "stdin_stdout", "input": "", "output": "1\n"}]},
+    "code_output_prediction": {"output": "4"},
+    "verifiable_code_understanding": {"output": "4"},
+    "reverse_text": {"ground_truth": "ab"},
+    "unscramble_sentence": {"ground_truth": "1. a\n2. b"},
+    "ascii_tree_formatting": {"ground_truth": "a"},
+    "pydantic_adherance": {"json_schema": {"type": "object"}},
+    "ifeval": {"instruction_id_list": ["change_case:english_lowercase"], "kwargs": [{}]},
+    "complex_json_output": {"ground_truth": "{}"},
+    "git_diff": {"ground_truth": "a"},
+    "null_reward": {},
+    "reasoning_gym": None,
+    "formatask": None,
+    "kernelbench": None,
+    "llm_judgeable_groundtruth_similarity": None,
+}
+
+
+@pytest.mark.parametrize("task_type", TASK_TYPES)
+@pytest.mark.parametrize("name", ["synthetic-1", "synthetic-2", "intellect-2"])
+def test_every_task_type_of_the_published_registries_becomes_a_task_or_is_counted(name: str, task_type: str) -> None:
+    fields = TASK_TYPES[task_type]
+    if fields is None:
+        with pytest.raises(Skipped, match=f"^task type {task_type}"):
+            convert(name, row(task_type, info()))
+        return
+    task = convert(name, row(task_type, info(**fields)))
+    assert task.id
+    build_grader(grader_spec(task.grader))

@@ -248,6 +248,12 @@ async def test_in_a_proven_pool_a_relay_is_its_key(start: Any, build: Any) -> No
             with pytest.raises(Refused) as foreign:
                 await client.offer_relay(offer_of("http://127.0.0.1:7500", MALLORY.address))
             answer = await client.offer_relay(offer_of("http://127.0.0.1:7500", RELAY.address))
+        async with CoordinatorClient(pool.url, node="anybody", role=Role.WORKER) as worker:
+            with pytest.raises(Refused) as nobody:
+                await worker.relays()
+            worker.sign_calls(MALLORY, spec.digest())
+            assert await worker.relays() == ()
+        assert nobody.value.reason == "bad_signature"
         assert (unsigned.value.reason, foreign.value.reason) == ("bad_signature", "wrong_node")
         assert "not looked at" in answer.refusal
 

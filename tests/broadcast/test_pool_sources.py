@@ -150,10 +150,12 @@ async def test_the_list_is_asked_for_now_and_then_and_the_old_one_stays_when_nob
     assert pool.asked["http://new:1"] == len(CHUNKS)
 
 
-async def test_a_coordinator_that_still_lists_a_liar_is_not_followed() -> None:
+async def test_a_coordinator_that_still_lists_a_liar_is_not_followed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     pool = Pool({BAD: lying})
     sources = pool.sources()
     await fetch_all(sources)
     pool.skipped_s = 10 * REFRESH_S
     await fetch_all(sources)
     assert pool.asked == {BAD: 1, COORDINATOR: 2 * len(CHUNKS)}
+    assert "fetching from the coordinator alone" in caplog.text

@@ -241,9 +241,10 @@ async def test_versions_that_nobody_can_be_leased_make_room_on_a_relays_disk(poo
     await pool.publish(3 * SNAPSHOT_EVERY + 2)
     await pool.until(url, lambda status: status.policy_version == 13)
     await pool.whole(url)
-    async with Servers() as servers:
-        assert await servers.manifest(url, 3) is None, "before the snapshot that the oldest version in use is made from"
-        assert await servers.manifest(url, 8) == pool.manifests[8]
+    async with Servers() as servers, asyncio.timeout(5):
+        while await servers.manifest(url, 11) is not None:  # noqa: ASYNC110 (another's)
+            await asyncio.sleep(0.02)
+        assert await servers.manifest(url, 12) == pool.manifests[12], "the oldest in use is made from this snapshot"
     reader = await Reader(pool, "w").begin()
     await reader.follow(13)
     assert not reader.asked

@@ -103,7 +103,9 @@ class Mirror:
 
     def keep_from(self, oldest_in_use: int) -> None:
         """Versions from this one on are kept, as far as there is room; the others make room."""
-        self._oldest_in_use = oldest_in_use
+        if oldest_in_use != self._oldest_in_use:
+            self._oldest_in_use = oldest_in_use
+            self._settle()
 
     def manifest(self, version: int) -> Manifest | None:
         return self._manifests.get(version)

@@ -8,6 +8,7 @@ most `RATE` and answers late, so that links limit and not the processors.
 """
 
 import asyncio
+import os
 import secrets
 import subprocess
 import sys
@@ -43,16 +44,27 @@ NUM_ROUNDS = 3
 def run() -> None:
     tree = Tree(fan_out=FAN_OUT, depth=DEPTH, chunk_bytes=CHUNK_BYTES, latency_s=2 * LATENCY_S)
     bound_s = spread_s(NUM_BYTES, tree, RATE)
-    rounds = []
+    rounds: list[float] = []
+    sent: list[float] = []
     for _ in range(NUM_ROUNDS):
         with tempfile.TemporaryDirectory() as folder:
-            rounds.append(asyncio.run(spread(Path(folder))))
-        print(f"spread/tree: {rounds[-1]:.1f} s, bound {bound_s:.1f} s", flush=True)
-    detail = {"rounds": rounds, "bytes": NUM_BYTES, "chunk_bytes": CHUNK_BYTES, "bytes/s of each server": RATE}
+            took_s, times_sent = asyncio.run(spread(Path(folder)))
+        rounds.append(took_s)
+        sent.append(times_sent)
+        print(f"spread/tree: {took_s:.1f} s, bound {bound_s:.1f} s, origin {times_sent:.2f} times", flush=True)
+    detail = {
+        "rounds": rounds,
+        "times that the origin sent the version": sent,
+        "bytes": NUM_BYTES,
+        "chunk_bytes": CHUNK_BYTES,
+        "bytes/s of each server": RATE,
+        "load": os.getloadavg()[0],
+    }
     record("spread/tree", median(rounds), bound_s, "bound of a pipelined tree", "s", detail)
 
 
-async def spread(folder: Path) -> float:
+async def spread(folder: Path) -> tuple[float, float]:
+    """Seconds, and how many times the origin sent the version."""
     file = folder / "weights.bin"
     file.write_bytes(secrets.token_bytes(NUM_BYTES))
     async with AsyncExitStack() as stack:
@@ -60,10 +72,10 @@ async def spread(folder: Path) -> float:
         origin = await _narrow(stack, url)
         clients: dict[Path, subprocess.Popen[bytes]] = {}
         for number in range(FAN_OUT):
-            relay = await _narrow(stack, await asyncio.to_thread(_relay, stack, folder / f"relay-{number}", origin))
+            relay = await _narrow(stack, await asyncio.to_thread(_relay, stack, folder / f"relay-{number}", origin.url))
             for child in range(FAN_OUT):
                 at = folder / f"client-{number}-{child}"
-                words = [sys.executable, "-m", "benchmarks.broadcast_client", str(at), origin, relay]
+                words = [sys.executable, "-m", "benchmarks.broadcast_client", str(at), origin.url, relay.url]
                 clients[at] = stack.enter_context(process(words))
                 await asyncio.to_thread(wait_for, (at / "ready").exists)
         await asyncio.sleep(1.0)
@@ -74,13 +86,13 @@ async def spread(folder: Path) -> float:
         assert not any(codes), f"clients ended with codes {codes}"
         for at in clients:
             check(at / WEIGHTS, file)
-        return took_s
+        return took_s, origin.num_bytes / NUM_BYTES
 
 
-async def _narrow(stack: AsyncExitStack, url: str) -> str:
-    """The address of a proxy before a server."""
+async def _narrow(stack: AsyncExitStack, url: str) -> ShapingProxy:
+    """A proxy before a server."""
     proxy = ShapingProxy(server=url, link=Link(RATE), client=Link(), latency_s=LATENCY_S, loss=0.0)
-    return (await stack.enter_async_context(shaping(proxy))).url
+    return await stack.enter_async_context(shaping(proxy))
 
 
 def _relay(stack: AsyncExitStack, folder: Path, upstream: str) -> str:

@@ -1,6 +1,10 @@
 """`farflung data`: from published rows to tasks, filtered and cleaned; wrong input in words."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -99,10 +103,10 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "m"
 
 
-def letters() -> None:
+def letters(number_of: int = 24) -> None:
     with TaskWriter(Path("t")) as writer:
-        for number in range(24):
-            prompt = "".join("abcd"[number >> shift & 3] for shift in (0, 2, 4)) + ">"
+        for number in range(number_of):
+            prompt = "".join("abcd"[number >> shift & 3] for shift in (0, 2, 4, 6, 8)) + ">"
             writer.add(TaskRow(id=f"l{number}", prompt=prompt, answer="abcd"[number % 4], grader="text@1"))
         writer.finish(made_by="test", licence="mit", sources=[], skipped={})
 
@@ -128,6 +132,24 @@ def test_a_filter_keeps_what_is_solved_sometimes_and_goes_on_after_an_interrupti
     assert main.main(again) == 0
     assert Path("cut/samples.jsonl").read_text().splitlines() == lines
     assert Path("k2/tasks.jsonl").read_bytes() == Path("k/tasks.jsonl").read_bytes()
+
+
+def test_a_filter_that_is_killed_goes_on_and_keeps_what_it_would_have_kept(model: Path) -> None:
+    letters(number_of=400)
+    command = ["data", "filter", "t", "--model", str(model), *FILTER]
+    samples = Path("k-samples/samples.jsonl")
+    process = subprocess.Popen([sys.executable, "-m", "farflung.cli.main", *command, "--out", "k"])
+    while process.poll() is None and not (samples.exists() and samples.stat().st_size):
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    before = samples.read_bytes()
+    assert 0 < before.count(b"\n") < 400 * 8
+    assert main.main([*command, "--out", "k"]) == 0
+    assert samples.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
+    assert main.main([*command, "--out", "whole"]) == 0
+    assert Path("k/tasks.jsonl").read_bytes() == Path("whole/tasks.jsonl").read_bytes()
+    assert samples.read_bytes() == Path("whole-samples/samples.jsonl").read_bytes()
 
 
 def test_other_bounds_keep_other_tasks(model: Path) -> None:

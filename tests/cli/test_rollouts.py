@@ -42,6 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_accepted_rollouts_become_traces_a_card_and_chats(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """atropos#473, complaint 15, and rl-swarm#22, complaint 56: what was sampled is kept, with what it was worth."""
     out = tmp_path / "traces"
     assert main.main(["rollouts", "publish", str(run), "--out", str(out), "--licence", "mit"]) == 0
     assert "16 traces in 1 shards" in capsys.readouterr().out

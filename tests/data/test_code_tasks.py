@@ -18,6 +18,7 @@ def tasks(tmp_path: Path) -> Dataset:
 
 
 def test_each_reference_solution_passes_its_tests_in_the_sandbox_and_another_program_does_not(tasks: Dataset) -> None:
+    """verifiers#1602, complaint 26: the sandbox is local, and there without being asked for."""
     shown = [tasks.task("train", index) for index in range(tasks.num_tasks)]
     assert len(shown) == 18
     assert tasks.num_heldout_tasks == 2

@@ -83,6 +83,7 @@ def test_the_worth_of_every_completion_is_the_environments_not_the_workers() -> 
 
 
 def test_prompts_and_tasks_are_built_from_the_lease() -> None:
+    """grail#26, complaint 36: what a worker says it was asked counts for nothing."""
     honest = sampled()
     accepted = a_judge().judge(*an_assignment(honest), 0, 0)
     assert accepted.verdict.outcome is Outcome.ACCEPTED

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from farflung.api.client import CoordinatorClient
+from farflung.broadcast import pool_sources
 from farflung.broadcast.fetch import ChunkCache
 from farflung.engine.torch_engine import TorchEngine
 from farflung.wire.canonical import sha256_hex
@@ -101,6 +102,7 @@ async def test_M2_versions_that_come_and_go_leave_no_files_open_and_no_chunks_be
 
     monkeypatch.setattr(service, "ChunkCache", Cache)
     monkeypatch.setattr(service, "CHUNK_CACHE_BYTES", 1 << 16)
+    monkeypatch.setattr(pool_sources, "REFRESH_S", 0.0)  # all connections that there will ever be are there early
     async with (
         coordinator(tmp_path, POOL) as url,
         crew(url, POOL) as made,

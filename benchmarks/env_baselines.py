@@ -4,8 +4,9 @@
 
 baseline/<environment>      share of right samples at temperature 1, 32 held-out tasks with 2 samples each
 
-Of `take-away`, both sides of each game. By `farflung eval`, with room for what the task asks for and some talk. The tiny model's baselines are its accuracies
-after the warm start (`learning_curves`): before it, it has never seen an answer.
+Of `take-away`, both sides of each game. By `farflung eval`, with room for what the task asks for and some talk. The
+tiny model's baselines are its accuracies after the warm start (`learning_curves`): before it, it has never seen an
+answer.
 """
 
 import json

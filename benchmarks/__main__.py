@@ -26,7 +26,7 @@ BENCHMARKS = (
 )
 """Modules, imported when they are wanted, since some need a peer library. Each has `run()`, which measures, prints what
 it does and calls `record` for every figure."""
-WHEN_NAMED = ("smollm2_learning", "sandbox", "network_faults", "peer_transport", "broadcast", "spread")
+WHEN_NAMED = ("smollm2_learning", "sandbox", "network_faults", "peer_transport", "broadcast", "next_version", "spread")
 """Others that take long: only when they are asked for."""
 
 

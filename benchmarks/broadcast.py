@@ -74,19 +74,19 @@ def distribution(num_clients: int) -> None:
     mine: list[Cost] = []
     peers: list[Cost] = []
     num_stuck = 0
-    with _file() as file:
+    with temporary_file() as file:
         for number in range(NUM_ROUNDS):
             mine.append(ours(file.with_name(f"ours-{number}"), file, num_clients))
             print("ours", num_clients, mine[-1], flush=True)
             if peer:
-                cost, missed = _theirs_that_ended(file.with_name(f"theirs-{number}"), file, num_clients, peer)
+                cost, missed = theirs_that_ended(file.with_name(f"theirs-{number}"), file, num_clients, peer)
                 peers.append(cost)
                 num_stuck += missed
                 print("shardcast", num_clients, cost, flush=True)
     _record(num_clients, mine, peers, num_stuck)
 
 
-def _theirs_that_ended(folder: Path, file: Path, num_clients: int, peer: str) -> tuple[Cost, int]:
+def theirs_that_ended(folder: Path, file: Path, num_clients: int, peer: str) -> tuple[Cost, int]:
     """And how many times before it a client had not ended in time: one that gets no list of versions guesses."""
     for number in range(NUM_TRIES):
         try:
@@ -98,7 +98,7 @@ def _theirs_that_ended(folder: Path, file: Path, num_clients: int, peer: str) ->
 
 
 @contextmanager
-def _file() -> Iterator[Path]:
+def temporary_file() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=os.environ.get("FARFLUNG_BENCH_FOLDER")) as folder:
         file = Path(folder) / "weights.bin"
         file.write_bytes(secrets.token_bytes(NUM_BYTES))
@@ -292,7 +292,7 @@ def _file_system() -> str:
 def throughput() -> None:
     """One origin, one client, no relay; publishing is not counted."""
     mine, peers = [], []
-    with _file() as file:
+    with temporary_file() as file:
         for number in range(2 * NUM_ROUNDS):
             mine.append(NUM_BYTES / 1e6 / origin_s(file.with_name(f"origin-{number}"), file))
             took_s = nginx_s(file.with_name(f"nginx-{number}"), file)

@@ -53,7 +53,9 @@ def test_rows_become_an_environment(capsys: pytest.CaptureFixture[str]) -> None:
     train = {environment.task("train", index).messages for index in range(36)}
     assert not train & {environment.task("heldout", index).messages for index in range(4)}
     assert main.main(["data", "show", "t"]) == 0
-    assert "How many is" in capsys.readouterr().out
+    shown = capsys.readouterr().out.splitlines()
+    assert "How many is 0?" in shown  # a line of its own, as the prompt has it
+    assert r"Put your final answer within \boxed{}." in shown
 
 
 def test_the_same_row_stays_on_its_side_when_others_are_added() -> None:

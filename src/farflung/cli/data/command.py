@@ -125,7 +125,7 @@ def _show(arguments: Namespace) -> int:
         console = Console(file=sys.stdout, highlight=False)
         for row in rows[:MAX_EXAMPLES]:
             console.print(f"\n{words.plain(row.id)} · {row.grader}", style="bold")
-            console.print(words.plain(_shortened(row.prompt)), markup=False)
+            console.print("\n".join(map(words.plain, _shortened(row.prompt).splitlines())), markup=False)
     return 0
 
 

@@ -175,11 +175,16 @@ def test_other_bounds_keep_other_tasks(model: Path) -> None:
         (["data", "show", "nowhere"], "is no data set"),
         (["data", "filter", "nowhere", "--model", "m", "--out", "o"], "is no data set"),
         (["data", "filter", "nowhere", "--model", "m", "--out", "o", "--keep", "1:0"], "--keep is 1:0"),
+        (["data", "filter", "t", "--model", "m", "--out", "o", "--samples", "0"], "--samples is 0"),
+        (["data", "filter", "t", "--model", "m", "--out", "o", "--max-tokens", "-1"], "--max-tokens is -1"),
+        (["data", "decontaminate", "t", "--out", "o", "--words", "7"], "--words is 7: it must be at least 8"),
     ],
 )
 def test_wrong_input_is_said_in_a_sentence(command: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("x.jsonl").write_text('{"title": "no task"}\n')
-    assert main.main(command) != 0
+    gsm8k("good.jsonl", ["How many is 1?", "How many is 2?"])
+    assert main.main(["data", "import", "gsm8k", "good.jsonl", "--out", "t"]) == 0
+    assert main.main(command) == 2
     said = capsys.readouterr().err
     assert words in said
     assert "Traceback" not in said

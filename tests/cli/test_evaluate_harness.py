@@ -81,6 +81,8 @@ def test_without_a_reward_the_last_answer_is_graded(model: Path) -> None:
     ("harness", "options", "sentence"),
     [
         (" ", [], "--harness is empty"),
+        ("", [], "--harness is empty"),
+        ("python 'agent.py", [], "cannot be split into words: no closing quotation"),
         ("not-here --x", [], "--harness not-here cannot be started"),
         (f"{sys.executable} -c 'print(\"reward = 1\")'", [], "never asked the model"),
         ("true", ["--temperature", "0.5"], "--temperature and --harness do not go together"),

@@ -43,8 +43,8 @@ class EvalConfig(Config):
     max_tokens: int = Field(256, ge=1)
     batch_rows: int = Field(64, ge=1, le=4096)
     seed: int = Field(0, ge=0)
-    harness: str = ""
-    """Command that asks the model in place of the environment; empty = none."""
+    harness: str | None = None
+    """Command that asks the model in place of the environment; None = none, and an empty one is refused."""
     harness_timeout: float = Field(600.0, gt=0)
     """Seconds of one attempt."""
     harness_parallel: int = Field(8, ge=1, le=1024)
@@ -79,8 +79,8 @@ def sample_into(
     """(samples of a folder, those that were there and what was missing; tasks whose prompt is too long)."""
     rows_per_task = config.samples * num_agents_of(environment)
     file = SampleFile(out / "samples.jsonl", _header(model, config, env_args), rows_per_task)
-    if config.harness:
-        _ask_harness(model, config, environment, file, out)
+    if config.harness is not None:
+        _ask_harness(model, config, config.harness, environment, file, out)
         return file.rows, 0
     num_skipped = _sample(model, config, environment, file)
     return file.rows, num_skipped
@@ -88,18 +88,23 @@ def sample_into(
 
 def _config(arguments: Namespace) -> EvalConfig:
     given = {name: getattr(arguments, name) for name in EvalConfig.model_fields if getattr(arguments, name) is not None}
-    try:
-        config = EvalConfig(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = str(first["loc"][0]).replace("_", "-")
-        raise UserError(f"--{option} is {first['input']}: {first['msg'].lower()}") from error
-    if config.harness and config.temperature != 1.0:
+    config = checked_config(given)
+    if config.harness is not None and config.temperature != 1.0:
         raise UserError("--temperature and --harness do not go together: each request of a harness names its own")
     wrong = [k for k in config.k if not 1 <= k <= config.samples]
     if wrong:
         raise UserError(f"--k has {wrong[0]}: it must lie between 1 and --samples, which is {config.samples}")
     return config
+
+
+def checked_config(options: Mapping[str, Any]) -> EvalConfig:
+    """Raises UserError: an option out of its bounds, by the name that it has on the command line."""
+    try:
+        return EvalConfig.model_validate(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = str(first["loc"][0]).replace("_", "-")
+        raise UserError(f"--{option} is {first['input']}: {first['msg'].lower()}") from error
 
 
 def _name(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> str:
@@ -112,7 +117,7 @@ def _name(path: Path, config: EvalConfig, env_args: dict[str, EnvArg]) -> str:
 def _options(config: EvalConfig, without: set[str]) -> dict[str, Any]:
     """Those that matter, as they are named in files."""
     unused = set() if config.adapter else {"adapter"}
-    unused |= {"harness_timeout", "harness_parallel"} if config.harness else HARNESS_OPTIONS
+    unused |= {"harness_timeout", "harness_parallel"} if config.harness is not None else HARNESS_OPTIONS
     return config.model_dump(exclude=without | unused)
 
 
@@ -177,14 +182,16 @@ def _sample(path: Path, config: EvalConfig, environment: Environment, file: Samp
     return num_skipped
 
 
-def _ask_harness(path: Path, config: EvalConfig, environment: Environment, file: SampleFile, out: Path) -> None:
+def _ask_harness(
+    path: Path, config: EvalConfig, command: str, environment: Environment, file: SampleFile, out: Path
+) -> None:
     """Fill the file."""
     from farflung.cli.evaluate_harness import HarnessPlan, sample_by_harness
 
     done = {row.task for row in file.rows}
     num_tasks = _num_tasks(config, environment)
     plan = HarnessPlan(
-        command=config.harness,
+        command=command,
         timeout_s=config.harness_timeout,
         num_parallel=config.harness_parallel,
         num_samples=config.samples,

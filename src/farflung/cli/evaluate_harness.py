@@ -44,6 +44,17 @@ class HarnessPlan:
     """Of the draws of requests that name none."""
 
 
+def _words(command: str) -> list[str]:
+    """Raises UserError: no command, or one whose quotes do not end."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UserError(f"--harness {command} cannot be split into words: {str(error).lower()}") from error
+    if not words:
+        raise UserError("--harness is empty: it must be a command, such as 'python my_harness.py'")
+    return words
+
+
 def sample_by_harness(
     plan: HarnessPlan,
     model: Path,
@@ -63,9 +74,7 @@ def sample_by_harness(
         UserError: the command cannot be started, or the environment has several agents.
         OurFault: the harness never asks the model.
     """
-    words = shlex.split(plan.command)
-    if not words:
-        raise UserError("--harness is empty: it must be a command, such as 'python my_harness.py'")
+    words = _words(plan.command)
     if num_agents_of(environment) > 1:
         raise UserError(f"environment {environment.name} has several agents: a harness can play one alone")
     harness = CommandHarness(words, timeout_s=plan.timeout_s)

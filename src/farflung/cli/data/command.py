@@ -13,7 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
 from farflung.cli.view import words
-from farflung.data.decontaminate import Overlaps
+from farflung.data.decontaminate import MIN_WORDS, Overlaps
 from farflung.data.formats import FORMATS, Skipped, convert, detect
 from farflung.data.reading import records, source_of
 from farflung.data.task_row import Manifest, TaskWriter, read_manifest, read_rows
@@ -73,6 +73,8 @@ def _import(arguments: Namespace) -> int:
 
 
 def _decontaminate(arguments: Namespace) -> int:
+    if arguments.words < MIN_WORDS:
+        raise UserError(f"--words is {arguments.words}: it must be at least {MIN_WORDS}, or common phrases match")
     overlaps = Overlaps(arguments.words)
     for name, texts in _evaluation_sets(arguments.against):
         overlaps.add(name, texts)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from farflung.cli.evaluate import EvalConfig, sample_into
+from farflung.cli.evaluate import checked_config, sample_into
 from farflung.data.task_row import TaskWriter, read_manifest, read_rows
 from farflung.envs.dataset import Dataset
 from farflung.envs.graders.registry import require_ready
@@ -34,13 +34,15 @@ def run_filter(arguments: Namespace) -> int:
     env_args: dict[str, EnvArg] = {"path": str(source), "sha256": before.sha256, "heldout": False}
     environment = Dataset(0, env_args)
     require_ready(environment.graders)
-    config = EvalConfig(
-        env=environment.name,
-        tasks=environment.num_tasks,
-        samples=arguments.samples,
-        split="train",
-        max_tokens=arguments.max_tokens,
-        temperature=arguments.temperature,
+    config = checked_config(
+        {
+            "env": environment.name,
+            "tasks": environment.num_tasks,
+            "samples": arguments.samples,
+            "split": "train",
+            "max_tokens": arguments.max_tokens,
+            "temperature": arguments.temperature,
+        }
     )
     work = Path(arguments.work) if arguments.work else out.with_name(f"{out.name}-samples")
     rows, num_skipped = sample_into(work, model, config, environment, env_args)

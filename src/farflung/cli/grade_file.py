@@ -41,12 +41,10 @@ def grade_file(path: Path, options: dict[str, EnvArg], pool: MathPool | None, *,
     """Verdicts to standard output; bad lines, progress and a summary to standard error. Returns 2 for bad lines.
 
     Raises:
-        UserError: no such file.
+        UserError: the file cannot be opened.
     """
-    if not path.is_file():
-        raise UserError(f"there is no file {path}: give one with an object of gold and answer on each line")
     counts: Counter[str] = Counter()
-    with path.open("rb") as file, ThreadPoolExecutor(NUM_THREADS) as threads:
+    with _opened(path) as file, ThreadPoolExecutor(NUM_THREADS) as threads:
         lines = _lines(file)
         while window := list(itertools.islice(lines, WINDOW)):
             found = threads.map(partial(_grade_line, options=options, pool=pool), window)
@@ -58,6 +56,16 @@ def grade_file(path: Path, options: dict[str, EnvArg], pool: MathPool | None, *,
     unread = f", not read {counts['not read']}" if counts["not read"] else ""
     sys.stderr.write(f"right {counts['right']}, wrong {counts['wrong']}, not gradable {counts['open']}{unread}\n")
     return 2 if counts["not read"] else 0
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """A pipe will do: lines are read once."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be read: {error.strerror}; give a file with an object of gold and answer on each line"
+        ) from error
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:

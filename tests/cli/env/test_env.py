@@ -169,6 +169,8 @@ def test_installing_runs_nothing_of_a_package(tmp_path: Path, capsys: pytest.Cap
     [
         (("install", "count-goats", "--index", "index"), "has no count-goats; it has count-sheep"),
         (("install", "count-sheep==0.2.0", "--index", "index"), "has no count-sheep 0.2.0; it has 0.1.0"),
+        (("install", "count-sheep", "--index", "indx"), "there is no index"),
+        (("list", "--index", "indx"), "there is no index"),
         (("install", "../count-sheep", "--index", "index"), "lower-case letters"),
         (("install", "count-sheep", "--index", "index", "--digest", "0" * 64), "not 0000"),
         (("install", "count-sheep", "--index", "index", "--trust", "0" * 64), "you agreed to 0000"),

@@ -32,7 +32,7 @@ def run_publish(arguments: Namespace) -> int:
         if failures(found.values()):
             sys.stdout.write("nothing was published\n")
             return 1
-    index = _index(arguments.index)
+    index = Index(ObjectStore(url := _whole(arguments.index)), url)
     with _blaming(index.url):
         digest = index.publish(package)
     sys.stdout.write(f"{manifest.name} {manifest.version} is in {index.url}\ndigest {digest}\n")
@@ -43,7 +43,7 @@ def run_install(arguments: Namespace) -> int:
     """Fetch, check every byte, unpack, write the lock."""
     home = _home()
     name, _, wanted = arguments.name.partition("==")
-    index = _index(arguments.index)
+    index = index_to_read(arguments.index)
     with _blaming(index.url):
         versions = index.versions(name)
         if not versions:
@@ -71,10 +71,19 @@ def run_remove(arguments: Namespace) -> int:
     return 0
 
 
-def _index(url: str) -> Index:
-    """A folder by its whole path, so that the lock means the same from everywhere."""
-    whole = url if urlsplit(url).scheme else str(Path(url).absolute())
+def index_to_read(url: str) -> Index:
+    """Raises UserError: a folder that is not there, which a store would make."""
+    whole = _whole(url)
+    if not urlsplit(whole).scheme and not Path(whole).is_dir():
+        raise UserError(
+            f"there is no index {whole}: --index must be a folder or a bucket that something is published in"
+        )
     return Index(ObjectStore(whole), whole)
+
+
+def _whole(url: str) -> str:
+    """A folder by its whole path, so that the lock means the same from everywhere."""
+    return url if urlsplit(url).scheme else str(Path(url).absolute())
 
 
 def _home() -> Home:

@@ -13,14 +13,13 @@ from inspect import getdoc
 
 from rich.console import Console
 
+from farflung.cli.env.exchange import index_to_read
 from farflung.cli.env.tables import table
 from farflung.envs import reasoning_gym, reasoning_gym_sets
 from farflung.envs.budgeted import PREFIX as BUDGETED
 from farflung.envs.budgeted import Budgeted
 from farflung.envs.mixture import Mixture
-from farflung.envs.packages.index import Index
 from farflung.envs.registry import BUILT_IN, entry_point_names, home_folder
-from farflung.store.object_store import ObjectStore
 
 _SENTENCE = re.compile(r"(?:[^`.]|`[^`]*`|\.(?=\S))*")
 """Up to the first full stop that is not in quoted code."""
@@ -65,7 +64,7 @@ def here(*, with_all: bool) -> Iterator[Listed]:
 
 def in_index(url: str) -> Iterator[Listed]:
     """The newest version of every package."""
-    index = Index(ObjectStore(url), url)
+    index = index_to_read(url)
     for name in index.names():
         versions = index.versions(name)
         if versions:

@@ -32,7 +32,8 @@ def run_publish(arguments: Namespace) -> int:
         if failures(found.values()):
             sys.stdout.write("nothing was published\n")
             return 1
-    index = Index(ObjectStore(url := _whole(arguments.index)), url)
+    url = _whole(arguments.index)
+    index = Index(ObjectStore(url), url)
     with _blaming(index.url):
         digest = index.publish(package)
     sys.stdout.write(f"{manifest.name} {manifest.version} is in {index.url}\ndigest {digest}\n")

@@ -135,7 +135,7 @@ class PolicyFetcher:
         for number in range(1, self._policy.max_tries + 1):
             try:
                 data = await self._get_chunk(chunk.sha256, chunk.num_bytes)
-                check_chunk(chunk, data)
+                await asyncio.to_thread(check_chunk, chunk, data)  # hashing takes its time
             except (Transient, PeerFault):
                 if number == self._policy.max_tries:
                     raise
